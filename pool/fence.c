@@ -384,17 +384,11 @@ static int poll_lagging_locked(struct gp_fence *f)
 	return r == 0 || r == -EAGAIN ? progress : r;
 }
 
-/* True if no fence is outstanding, and a poll would change nothing of what is read without the lock. */
-static bool is_nothing_to_poll(const struct gp_fence *f)
-{
-	return gp_fence_published(f) <= gp_fence_completed(f) && gp_fence_was_ready(f) && !gp_fence_lags(f);
-}
-
 int gp_fence_poll(struct gp_fence *f)
 {
 	int r = -EAGAIN;
 
-	if (is_nothing_to_poll(f))
+	if (gp_fence_is_nothing_to_poll(f))
 		return r;
 	gp_mutex_lock(&f->lock);
 	/* While the GPU keeps up, one query of the newest fence is enough. */

@@ -204,3 +204,9 @@ static inline uint64_t gp_fence_gpu_waited(const struct gp_fence *f)
 
 	return gp_max(gpu_waited, gp_fence_completed(f));
 }
+
+/* True if no fence is outstanding, and a poll would change nothing of what is read without the lock. */
+static inline bool gp_fence_is_nothing_to_poll(const struct gp_fence *f)
+{
+	return gp_fence_published(f) <= gp_fence_completed(f) && gp_fence_was_ready(f) && !gp_fence_lags(f);
+}

@@ -19,6 +19,15 @@ struct gp_supply {
 	uint64_t n_freed, completed; /* for a kind with a `grow` of its own: blocks freed, fences completed */
 };
 
+/* The plan of a growth, made with the pool's lock held. */
+struct gp_growth {
+	bool is_planned;
+	bool is_any_stale;   /* a segment was idle for long */
+	uint64_t swap_bytes; /* idle bytes to give back; 0: none */
+	uint64_t used_bytes; /* bytes used meanwhile */
+	uint64_t bytes;      /* to ask the driver for */
+};
+
 /* A request on its way up the ladder. */
 struct gp_request {
 	const struct gp_kind_ops *kind;    /* the pool's kind when the request came; it may change later */
@@ -26,12 +35,14 @@ struct gp_request {
 	uint64_t size;                     /* rounded by the kind */
 	uint32_t module;                   /* the calling module, stored in the block */
 	unsigned skips;                    /* steps that are left out: GP_SKIP of each */
+	unsigned left;                     /* steps that may still be tried, likewise */
 	enum gp_step step;                 /* the current one */
 	enum gp_step first, end;           /* as in gp_alloc_options */
 	bool is_uncached;                  /* gp_pool_alloc_uncached */
 	unsigned n_undone;                 /* failed growths that gave memory back, so no reason to retry */
 	unsigned idle;                     /* steps that would find nothing to do, as of the last look into the pool */
 	struct gp_pending_summary summary; /* set with `idle` */
+	struct gp_growth growth;           /* planned with the survey if growth is next */
 	struct gp_supply supply;           /* set before the last driver attempt */
 	struct gp_failure *ret_failure;
 };

@@ -148,7 +148,7 @@ static int run_timed(struct gp_pool *pool, struct gp_request *request, unsigned 
 	return r;
 }
 
-/* Returns the steps of the request, but for those that its kind skips. */
+/* Returns the steps of the request, except those that its kind skips. */
 static unsigned steps_of(const struct gp_request *request)
 {
 	unsigned first = (unsigned)gp_max(request->first, GP_STEP_pool), end = request->end ? request->end : GP_N_STEPS;
@@ -158,19 +158,20 @@ static unsigned steps_of(const struct gp_request *request)
 
 int gp_ladder_climb(struct gp_pool *pool, struct gp_request *request, struct gp_claim_token *ret_token)
 {
-	unsigned left = steps_of(request), now;
+	unsigned now;
 	int r = -ENOENT;
 
 	if (gp_pool_is_flag(&pool->dead))
 		return GP_E_DEAD;
 	if (is_hopeless(pool, request->bytes))
 		return refuse(pool, request);
+	request->left = steps_of(request);
 	if (request->first > GP_STEP_pool)
 		gp_reuse_survey(pool, request);
-	while (r == -ENOENT && (now = left & ~request->idle)) {
+	while (r == -ENOENT && (now = request->left & ~request->idle)) {
 		unsigned step = (unsigned)__builtin_ctz(now);
 
-		left &= ~0u << (step + 1);
+		request->left &= ~0u << (step + 1);
 		request->step = (enum gp_step)step;
 		r = timed_steps >> step & 1 ? run_timed(pool, request, step, ret_token)
 					    : step_fns[step](pool, request, ret_token);

@@ -149,9 +149,18 @@ static bool is_wait_due_locked(const struct gp_pool *pool, const struct gp_reque
 	return (has_peak_risen_locked(pool) ? 0 : pool->n_waits) < request->kind->n_waits;
 }
 
+/* True if the next step of the request is to grow. */
+static bool is_growth_next(const struct gp_request *request)
+{
+	unsigned now = request->left & ~request->idle;
+
+	return (now & -now) == GP_SKIP(grow);
+}
+
 /*
  * Looks at what the steps before `grow` could do for the request. Most requests that reach them find nothing pending,
- * nothing in thread caches and no fence to wait for, and each step would take the pool's lock to find that out.
+ * nothing in thread caches and no fence to wait for, and each step would take the pool's lock to find that out. For
+ * the same reason the growth is planned at once if it is next.
  */
 static void survey_locked(struct gp_pool *pool, struct gp_request *request)
 {
@@ -173,6 +182,8 @@ static void survey_locked(struct gp_pool *pool, struct gp_request *request)
 	if (!is_wait_due_locked(pool, request) || !gp_fence_is_any_at_free(pool->fence))
 		idle |= GP_SKIP(hostwait);
 	request->idle = idle;
+	if (is_growth_next(request))
+		gp_segment_plan_locked(pool, request);
 }
 
 void gp_reuse_survey(struct gp_pool *pool, struct gp_request *request)

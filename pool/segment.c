@@ -357,13 +357,13 @@ uint64_t gp_segment_give_back(struct gp_pool *pool, uint64_t want)
 }
 
 /*
- * Returns how many idle bytes to give back before the pool exceeds its peak; 0: none. The driver can then use them for
- * the growth. Some idle memory stays, since the program may ask for it next. A program that soon needs it again has
- * paid with driver calls and saved nothing, so this is not done in a loop (thrash.h).
+ * Returns how many idle bytes to give back before a growth by `bytes` exceeds the pool's peak; 0: none. The driver can
+ * then use them for the growth. Some idle memory stays, since the program may ask for it next. A program that soon
+ * needs it again has paid with driver calls and saved nothing, so this is not done in a loop (thrash.h).
  */
-static uint64_t swap_bytes_locked(struct gp_pool *pool, const struct gp_request *request)
+static uint64_t swap_bytes_locked(struct gp_pool *pool, const struct gp_request *request, uint64_t bytes)
 {
-	uint64_t bytes = request->kind->segment_bytes(pool, request->size), used = pool->stats.used_bytes;
+	uint64_t used = pool->stats.used_bytes;
 
 	if (pool->stats.total_bytes + bytes <= pool->stats.peak_total_bytes || gp_list_is_empty(&pool->idle))
 		return 0;
@@ -373,50 +373,59 @@ static uint64_t swap_bytes_locked(struct gp_pool *pool, const struct gp_request 
 	return GP_SWAP_MULTIPLE * bytes;
 }
 
-/* The plan of a growth. */
-struct growth {
-	bool is_any_stale;   /* a segment was idle for long */
-	uint64_t swap_bytes; /* idle bytes to give back; 0: none */
-	uint64_t used_bytes; /* bytes used meanwhile */
-	uint64_t bytes;      /* to ask the driver for */
-};
-
-static void plan_growth_locked(struct gp_pool *pool, const struct gp_request *request, struct growth *growth)
+static void plan_locked(struct gp_pool *pool, const struct gp_request *request, struct gp_growth *growth)
 {
-	growth->swap_bytes = request->kind->swaps ? swap_bytes_locked(pool, request) : 0;
-	growth->used_bytes = pool->stats.used_bytes;
 	growth->bytes = request->kind->segment_bytes(pool, request->size);
+	growth->swap_bytes = request->kind->swaps ? swap_bytes_locked(pool, request, growth->bytes) : 0;
+	growth->used_bytes = pool->stats.used_bytes;
 }
 
-static struct growth begin_growth(struct gp_pool *pool, const struct gp_request *request)
+static void begin_growth_locked(struct gp_pool *pool, struct gp_request *request)
 {
-	struct growth growth = {0};
+	struct gp_growth *growth = &request->growth;
 
-	gp_mutex_lock(&pool->lock);
+	growth->is_planned = true;
+	growth->is_any_stale = false;
 	if (request->kind->stale_after && request->size > GP_SMALL_MAX) {
 		pool->n_grows++;
-		growth.is_any_stale = choose_stale_locked(pool, UINT64_MAX) != NULL;
+		growth->is_any_stale = choose_stale_locked(pool, UINT64_MAX) != NULL;
 	}
-	plan_growth_locked(pool, request, &growth);
+	plan_locked(pool, request, growth);
+}
+
+static void begin_growth(struct gp_pool *pool, struct gp_request *request)
+{
+	gp_mutex_lock(&pool->lock);
+	begin_growth_locked(pool, request);
 	gp_mutex_unlock(&pool->lock);
-	return growth;
+}
+
+static bool is_any_returning(const struct gp_pool *pool)
+{
+	return atomic_load(&pool->begun_bytes) > atomic_load_explicit(&pool->arrived_bytes, memory_order_relaxed);
+}
+
+void gp_segment_plan_locked(struct gp_pool *pool, struct gp_request *request)
+{
+	if (!request->kind->grow && !is_any_returning(pool) && gp_fence_is_nothing_to_poll(pool->fence))
+		begin_growth_locked(pool, request);
 }
 
 /*
  * Gives back segments that were idle for long: a buffer that grows slowly must not fill the device with its former
  * segments. The growth is planned anew after that.
  */
-static void give_back_stale(struct gp_pool *pool, const struct gp_request *request, struct growth *growth)
+static void give_back_stale(struct gp_pool *pool, const struct gp_request *request, struct gp_growth *growth)
 {
 	if (give_back(pool, UINT64_MAX, choose_stale_locked))
 		gp_segment_poll_returning(pool);
 	gp_mutex_lock(&pool->lock);
-	plan_growth_locked(pool, request, growth);
+	plan_locked(pool, request, growth);
 	gp_mutex_unlock(&pool->lock);
 }
 
 /* Gives idle memory back, so that the driver can use it for the growth. The smaller pool may need a smaller segment. */
-static void swap_idle(struct gp_pool *pool, const struct gp_request *request, struct growth *growth)
+static void swap_idle(struct gp_pool *pool, const struct gp_request *request, struct gp_growth *growth)
 {
 	if (!gp_segment_give_back(pool, growth->swap_bytes))
 		return;
@@ -451,8 +460,8 @@ static int reserve_segment(struct gp_pool *pool, const struct gp_request *reques
 
 int gp_segment_grow(struct gp_pool *pool, struct gp_request *request, struct gp_claim_token *ret_token)
 {
+	struct gp_growth *growth = &request->growth;
 	uint64_t base = 0, bytes, ns;
-	struct growth growth;
 	int r;
 
 	if (request->kind->grow)
@@ -460,12 +469,14 @@ int gp_segment_grow(struct gp_pool *pool, struct gp_request *request, struct gp_
 	/* In kinds that reuse memory without a poll, completed work may not be known to be complete. */
 	if (request->kind->swaps)
 		(void)gp_fence_poll(pool->fence);
-	growth = begin_growth(pool, request);
-	if (growth.is_any_stale)
-		give_back_stale(pool, request, &growth);
-	if (growth.swap_bytes)
-		swap_idle(pool, request, &growth);
-	r = reserve_segment(pool, request, growth.bytes, &base, &bytes, &ns);
+	if (!growth->is_planned)
+		begin_growth(pool, request);
+	growth->is_planned = false;
+	if (growth->is_any_stale)
+		give_back_stale(pool, request, growth);
+	if (growth->swap_bytes)
+		swap_idle(pool, request, growth);
+	r = reserve_segment(pool, request, growth->bytes, &base, &bytes, &ns);
 	/* An undersized block means that the driver is full: record it. */
 	gp_segment_note_growth(pool, request, !r && bytes < request->size ? -ENOMEM : r);
 	r = book(pool, &(struct reservation){base, bytes, ns, r}, request, ret_token);

@@ -15,6 +15,12 @@
  */
 int gp_segment_grow(struct gp_pool *pool, struct gp_request *request, struct gp_claim_token *ret_token);
 
+/*
+ * Plans a growth that follows at once, unless fences or returning memory have to be polled first. gp_segment_grow makes
+ * a plan if there is none, and uses a plan once.
+ */
+void gp_segment_plan_locked(struct gp_pool *pool, struct gp_request *request);
+
 /* Must follow an attempt to grow: notes in pool->is_full whether the driver refused the request. */
 void gp_segment_note_growth(struct gp_pool *pool, const struct gp_request *request, int result);
 
