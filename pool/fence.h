@@ -26,6 +26,8 @@
  *     that is freed now, too, as if it had been freed before the record. Its fence sequence is s - 1.
  */
 
+#include <pthread.h>
+
 #include "backend.h"
 #include "lock.h"
 #include "submission.h"

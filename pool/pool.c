@@ -50,7 +50,6 @@ static void pool_free(struct gp_pool *pool)
 		gp_fence_deinit(pool->fence);
 	gp_pool_put(pool->options.sibling);
 	gp_mutex_deinit(&pool->lock);
-	pthread_cond_destroy(&pool->rounds_done);
 	free(pool);
 }
 
@@ -80,7 +79,6 @@ int gp_pool_new(const struct gp_pool_options *options, struct gp_pool **ret_pool
 	atomic_init(&pool->pending_bytes_max, options->pending_bytes_max);
 	atomic_init(&pool->completion_only, options->completion_only);
 	gp_mutex_init(&pool->lock, GP_RANK_POOL);
-	pthread_cond_init(&pool->rounds_done, NULL);
 	gp_pending_init(&pool->pending);
 	gp_list_init(&pool->segments);
 	gp_list_init(&pool->idle);

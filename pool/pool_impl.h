@@ -61,13 +61,13 @@ struct gp_pool {
 	_Atomic uint64_t begun_bytes;                   /* bytes of all releases begun; written with the lock */
 	_Atomic uint64_t arrived_bytes;                 /* of these, bytes that are back in the driver; likewise */
 
-	struct gp_mutex lock; /* guards everything below */
-	pthread_cond_t rounds_done;
-	struct gp_stats stats;
-	uint64_t n_grows;        /* times that a large segment was asked for: the clock for idle segments */
+	struct gp_event rounds_done;
+	struct gp_mutex lock;    /* guards everything below; threads spin on this cache line */
 	struct gp_thrash thrash; /* thrash detector: requests for which memory was moved or given back */
-	uint64_t wait_level;     /* peak of total_bytes when waits were last counted anew */
-	unsigned n_waits;        /* since then: see reuse.c */
+	struct gp_stats stats;
+	uint64_t n_grows;    /* times that a large segment was asked for: the clock for idle segments */
+	uint64_t wait_level; /* peak of total_bytes when waits were last counted anew */
+	unsigned n_waits;    /* since then: see reuse.c */
 	unsigned wait_backoff, n_waits_to_skip; /* short waits: how many to skip after a failure, and how many still */
 	uint64_t n_handed_out;                  /* blocks: another thread may have got what this one waited for */
 	uint64_t debt_bytes;                    /* debt, kind vmm: bytes that go back as soon as they can */

@@ -292,26 +292,34 @@ static bool run_round(struct gp_rounds *rounds, enum gp_round which, uint64_t (*
 	return rounds->token.block || rounds->result != -ENOMEM;
 }
 
-/* Cancellation is disabled, because a thread that is cancelled while it waits would keep the lock. */
-static void take_turn(struct gp_pool *pool)
+static bool try_turn(struct gp_pool *pool)
 {
-	int cancel_state;
+	bool is_mine;
 
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
 	gp_mutex_lock(&pool->lock);
-	while (pool->rounds_busy)
-		pthread_cond_wait(&pool->rounds_done, &pool->lock.mutex);
+	is_mine = !pool->rounds_busy;
 	pool->rounds_busy = true;
 	gp_mutex_unlock(&pool->lock);
-	pthread_setcancelstate(cancel_state, NULL);
+	return is_mine;
+}
+
+/* Reads the event before the attempt: a turn that ends after the attempt keeps the thread from sleeping. */
+static void take_turn(struct gp_pool *pool)
+{
+	uint32_t seen = atomic_load(&pool->rounds_done.count);
+
+	while (!try_turn(pool)) {
+		gp_event_wait(&pool->rounds_done, seen);
+		seen = atomic_load(&pool->rounds_done.count);
+	}
 }
 
 static void end_turn(struct gp_pool *pool)
 {
 	gp_mutex_lock(&pool->lock);
 	pool->rounds_busy = false;
-	pthread_cond_signal(&pool->rounds_done);
 	gp_mutex_unlock(&pool->lock);
+	gp_event_happen(&pool->rounds_done);
 }
 
 static bool is_round_skipped(const struct gp_pool *pool, enum gp_round round)

@@ -389,7 +389,7 @@
 
 /*
  * Pauses of the processor before a thread sleeps on a lock: about 20 us where a pause takes 40 ns. With a thread on
- * every processor glibc's own 100 are not enough, and then every hand-over goes through the kernel.
+ * every processor 100, as in glibc, are not enough, and then every hand-over goes through the kernel.
  * Held by the row of threads.
  */
 #define GP_LOCK_SPINS 512

@@ -3,6 +3,7 @@
 
 #include "thread.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -340,7 +340,7 @@ static void *hold(void *arg)
 
 	gp_mutex_lock(&pool->lock);
 	atomic_store(&is_held, true);
-	while (!atomic_load(&is_served) && __atomic_load_n(&pool->lock.mutex.__data.__lock, __ATOMIC_RELAXED) < 2)
+	while (!atomic_load(&is_served) && atomic_load(&pool->lock.state) != GP_MUTEX_AWAITED)
 		sched_yield();
 	gp_mutex_unlock(&pool->lock);
 	return NULL;
