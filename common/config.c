@@ -145,19 +145,25 @@ static int parse_directory(const char *text, char *ret, struct gp_text_error *er
 
 static int parse_report(const char *text, char *ret, struct gp_text_error *error)
 {
-	static const char at_exit[] = "exit:";
+	static const char *const words[] = {"", "exit", "summary"}, *const with_file[] = {"exit:", "summary:"};
 	char file[GP_CONFIG_VALUE_SIZE];
-	int word = word_find("off|exit", text);
+	int word = word_find("off|exit|summary", text);
 
-	if (strncmp(text, at_exit, strlen(at_exit)) == 0) {
-		if (parse_path(text + strlen(at_exit), file, error) < 0) {
-			error->offset += strlen(at_exit);
+	for (size_t i = 0; i < sizeof(with_file) / sizeof(*with_file); i++) {
+		size_t length = strlen(with_file[i]);
+		if (strncmp(text, with_file[i], length) != 0)
+			continue;
+		if (parse_path(text + length, file, error) < 0) {
+			error->offset += length;
 			return -EINVAL;
 		}
-	} else if (word < 0) {
-		return refuse(error, 0, "is neither off nor exit", "use exit, or exit:FILE");
+		strcpy(ret, text);
+		return 0;
 	}
-	strcpy(ret, word == 0 ? "" : text);
+	if (word < 0)
+		return refuse(
+			error, 0, "is not one of its values", "use off, exit, summary, exit:FILE or summary:FILE");
+	strcpy(ret, words[word]);
 	return 0;
 }
 

@@ -72,8 +72,8 @@ struct gp_config {
 	struct gp_config_stacks stacks;
 	struct gp_config_debug debug;
 	struct gp_config_regions regions;
-	char report[GP_CONFIG_VALUE_SIZE];   /* "exit", "exit:FILE" with FILE as gp_record_init() takes it, or empty */
-	char oom_file[GP_CONFIG_VALUE_SIZE]; /* "auto", "off", or a file as gp_file_expand() takes it */
+	char report[GP_CONFIG_VALUE_SIZE];      /* "exit" or "summary", with or without ":FILE"; or empty */
+	char oom_file[GP_CONFIG_VALUE_SIZE];    /* "auto", "off", or a file as gp_file_expand() takes it */
 	char runtime_dir[GP_CONFIG_VALUE_SIZE]; /* empty if not set */
 
 	/* The reason, in one line, for a limit of zero because its text could not be read; or empty. */

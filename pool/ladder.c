@@ -139,12 +139,25 @@ static int refuse(struct gp_pool *pool, const struct gp_request *request)
 	return -ENOMEM;
 }
 
+/* Lowers the shortest time of the step. 0 stands for none yet. */
+static void note_fastest(_Atomic uint64_t *fastest_ns, uint64_t ns)
+{
+	uint64_t known = atomic_load_explicit(fastest_ns, memory_order_relaxed);
+
+	while ((!known || ns < known) && !atomic_compare_exchange_weak_explicit(fastest_ns, &known, gp_max(ns, 1),
+						 memory_order_relaxed, memory_order_relaxed))
+		;
+}
+
 static int run_timed(struct gp_pool *pool, struct gp_request *request, unsigned step, struct gp_claim_token *ret_token)
 {
 	uint64_t start_ns = gp_pool_now_ns(pool);
 	int r = step_fns[step](pool, request, ret_token);
+	uint64_t ns = gp_pool_now_ns(pool) - start_ns;
 
-	atomic_fetch_add_explicit(&pool->step_ns[step], gp_pool_now_ns(pool) - start_ns, memory_order_relaxed);
+	atomic_fetch_add_explicit(&pool->step_ns[step], ns, memory_order_relaxed);
+	if (!r)
+		note_fastest(&pool->step_fastest_ns[step], ns);
 	return r;
 }
 

@@ -56,10 +56,10 @@ struct gp_pool {
 	char apart[GP_LINES_APART]; /* what comes before is read by every allocation and free, and rarely changes */
 	_Atomic unsigned refs;
 	_Atomic uint64_t n_arrivals; /* times that the driver got memory back: worth another attempt; first pool's */
-	_Atomic unsigned n_poll_chances;                /* reuse.c: allocations that could have polled the GPU */
-	_Atomic uint64_t n_misses, step_ns[GP_N_STEPS]; /* for the statistics */
-	_Atomic uint64_t begun_bytes;                   /* bytes of all releases begun; written with the lock */
-	_Atomic uint64_t arrived_bytes;                 /* of these, bytes that are back in the driver; likewise */
+	_Atomic unsigned n_poll_chances; /* reuse.c: allocations that could have polled the GPU */
+	_Atomic uint64_t n_misses, step_ns[GP_N_STEPS], step_fastest_ns[GP_N_STEPS]; /* for the statistics */
+	_Atomic uint64_t begun_bytes;   /* bytes of all releases begun; written with the lock */
+	_Atomic uint64_t arrived_bytes; /* of these, bytes that are back in the driver; likewise */
 
 	struct gp_event rounds_done;
 	struct gp_mutex lock;    /* guards everything below; threads spin on this cache line */

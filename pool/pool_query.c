@@ -78,8 +78,10 @@ void gp_pool_stats(struct gp_pool *pool, struct gp_stats *ret_stats)
 	gp_caches_count_locked(pool, ret_stats);
 	gp_mutex_unlock(&pool->lock);
 	ret_stats->misses = atomic_load_explicit(&pool->n_misses, memory_order_relaxed);
-	for (int i = 0; i < GP_N_STEPS; i++)
+	for (int i = 0; i < GP_N_STEPS; i++) {
 		ret_stats->steps[i].ns = atomic_load_explicit(&pool->step_ns[i], memory_order_relaxed);
+		ret_stats->steps[i].fastest_ns = atomic_load_explicit(&pool->step_fastest_ns[i], memory_order_relaxed);
+	}
 	ret_stats->free_bytes = ret_stats->cached_bytes + ret_stats->pending_bytes;
 	/* Shared fences are counted for their owner only. */
 	if (pool->fence != &pool->own_fence)

@@ -31,6 +31,12 @@ const char *gp_round_name(enum gp_round round)
 	return rounds[round].name;
 }
 
+/* 0 stands for none. */
+static uint64_t fastest(uint64_t a, uint64_t b)
+{
+	return a && b ? gp_min(a, b) : a + b;
+}
+
 void gp_stats_add(struct gp_stats *sum, const struct gp_stats *more)
 {
 #define STAT(name, ...) sum->name += more->name;
@@ -38,6 +44,7 @@ void gp_stats_add(struct gp_stats *sum, const struct gp_stats *more)
 	for (int i = 0; i < GP_N_STEPS; i++) {
 		sum->steps[i].count += more->steps[i].count;
 		sum->steps[i].ns += more->steps[i].ns;
+		sum->steps[i].fastest_ns = fastest(sum->steps[i].fastest_ns, more->steps[i].fastest_ns);
 	}
 	for (int i = 0; i < GP_N_ROUNDS; i++) {
 		sum->rounds[i].count += more->rounds[i].count;

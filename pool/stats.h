@@ -19,8 +19,9 @@ enum gp_round {
 };
 
 struct gp_step_stats {
-	uint64_t count; /* requests that the step served */
-	uint64_t ns;    /* time spent in it, also without success; 0 if the time is not taken */
+	uint64_t count;      /* requests that the step served */
+	uint64_t ns;         /* time spent in it, also without success; 0 if the time is not taken */
+	uint64_t fastest_ns; /* the shortest time in which it served a request; 0: none, or the time is not taken */
 };
 
 struct gp_round_stats {

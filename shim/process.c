@@ -29,6 +29,7 @@
 #include "shim/record/record.h"
 #include "shim/trace/alloc_info.h"
 #include "shim/usage/exit_report.h"
+#include "shim/usage/own_summary.h"
 
 _Atomic int gp_process_mode;
 _Atomic bool gp_process_is_started;
@@ -67,6 +68,7 @@ static void set_up_modules(void)
 	gp_unpooled_start();
 	gp_debug_start();
 	gp_ipc_start();
+	gp_own_summary_set_up();
 	if (gp_record_is_on() || gp_debug_is_on())
 		gp_slow_path_add(GP_SLOW_PATH_WATCHED);
 	if (gp_state.config.is_free_synchronous)
@@ -159,6 +161,7 @@ static void start(void)
 		gp_log(GP_LOG_WARN, "GPUPOOL_STACKS: cannot take call stacks: %s (error %d)",
 			r == -ENOENT ? "libgcc_s.so.1 is missing" : "out of host memory", -r);
 	gp_exit_report_start(gp_state.config.report);
+	gp_own_summary_start();
 	start_socket();
 	if (gp_state.config.pool == GP_CONFIG_POOL_VMM && gp_state_kind() != GP_KIND_VMM)
 		gp_log(GP_LOG_WARN,

@@ -4,7 +4,7 @@
 
 /*
  * The library's life in a process has two steps. The first call of a hook sets up the modules. This prints no message
- * and opens no file and no socket. The first allocation that gpupool serves starts the library: it reports wrong
+ * and keeps no file or socket open. The first allocation that gpupool serves starts the library: it reports wrong
  * settings and opens the control socket.
  */
 

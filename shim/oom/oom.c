@@ -15,6 +15,7 @@
 #include "shim/context/context.h"
 #include "shim/reclaim/reclaim.h"
 #include "shim/trace/alloc_info.h"
+#include "shim/usage/own_summary.h"
 #include "shim/usage/totals.h"
 
 /*
@@ -134,6 +135,7 @@ static void report(enum gp_oom_what what, int device, uint64_t bytes, const stru
 	if (failure->bytes)
 		oom.failure = *failure;
 	gather(&oom);
+	gp_own_summary_note_oom(oom.is_vmm_better);
 	gp_mutex_lock(&lock);
 	last = oom;
 	gp_mutex_unlock(&lock);

@@ -22,6 +22,7 @@
 
 #include "common/file.h"
 #include "leaks.h"
+#include "own_summary.h"
 #include "shim/base/log.h"
 #include "shim/base/own_thread.h"
 #include "shim/debug/debug.h"
@@ -42,6 +43,7 @@ typedef char amount[GP_AMOUNT_TEXT_MAX];
 static const char *file_template; /* NULL: the report goes where log lines go */
 static int file = -1;
 static pid_t owner;
+static bool is_summary; /* else a report of held memory */
 static _Atomic bool is_done;
 
 __attribute__((format(printf, 1, 2))) static void print(const char *format, ...)
@@ -164,12 +166,27 @@ static void print_sizes(const struct gp_leaks *leaks)
 				plural(leaks->sizes[i].blocks), gp_amount_text(from, UINT64_C(1) << i));
 }
 
+static void print_summary(void)
+{
+	struct gp_summary summary;
+	struct gp_summary_lines lines = {0};
+
+	gp_own_summary_take(&summary);
+	gp_summary_figures(&lines, &summary, false, summary.written_ns);
+	gp_summary_advice(&lines, &summary, (uint64_t)owner);
+	print("summary of this process, pool type %s", gp_kind_name(gp_state_kind()));
+	for (unsigned i = 0; i < lines.n; i++)
+		print("%s", lines.text[i]);
+}
+
 static void *report(void *unused)
 {
 	struct gp_leaks leaks;
 	amount bytes;
 
-	if (gp_leaks_take(&leaks, 0)) {
+	if (is_summary) {
+		print_summary();
+	} else if (gp_leaks_take(&leaks, 0)) {
 		print("at exit the program holds %s in %" PRIu64 " block%s", gp_amount_text(bytes, leaks.bytes),
 			leaks.n_blocks, plural(leaks.n_blocks));
 		print_totals();
@@ -210,12 +227,13 @@ static void report_at_exit(void)
 
 void gp_exit_report_start(const char *setting)
 {
-	static const char file_prefix[] = "exit:";
+	const char *colon = strchr(setting, ':');
 
 	if (!*setting || owner)
 		return;
-	if (strncmp(setting, file_prefix, strlen(file_prefix)) == 0)
-		file_template = setting + strlen(file_prefix);
+	is_summary = strncmp(setting, "summary", strlen("summary")) == 0;
+	if (colon)
+		file_template = colon + 1;
 	owner = getpid();
 	(void)atexit(report_at_exit);
 }

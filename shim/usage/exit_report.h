@@ -3,8 +3,9 @@
 #pragma once
 
 /*
- * GPUPOOL_REPORT=exit reports at the end of the program how much memory it used, and what it still holds. All figures
- * come from gpupool's own tables; no CUDA call is made at exit.
+ * GPUPOOL_REPORT=exit reports at the end of the program how much memory it used, and what it still holds;
+ * GPUPOOL_REPORT=summary prints the summary that gpupool-run prints. All figures come from gpupool's own tables; no
+ * CUDA call is made at exit.
  */
 
 /*

@@ -205,6 +205,10 @@ START_TEST(the_word_off_is_accepted_in_any_case_for_stacks_and_reports)
 	ck_assert_str_eq(config.report, "");
 	ck_assert_int_eq(parse_one("GPUPOOL_REPORT=exit"), 0);
 	ck_assert_str_eq(config.report, "exit");
+	ck_assert_int_eq(parse_one("GPUPOOL_REPORT=Summary"), 0);
+	ck_assert_str_eq(config.report, "summary");
+	ck_assert_int_eq(parse_one("GPUPOOL_REPORT=summary:/tmp/%p"), 0);
+	ck_assert_str_eq(config.report, "summary:/tmp/%p");
 	ck_assert_int_eq(parse_one("GPUPOOL_STACKS=64"), 0);
 	ck_assert_uint_eq(config.stacks.depth, 64);
 	ck_assert_uint_eq(config.stacks.sample, 1);
@@ -355,6 +359,8 @@ static const struct {
 	{"GPUPOOL_REPORT=end", 0, NULL},
 	{"GPUPOOL_REPORT=exit:", 5, NULL},
 	{"GPUPOOL_REPORT=exit:%q", 5, NULL},
+	{"GPUPOOL_REPORT=summary:", 8, NULL},
+	{"GPUPOOL_REPORT=summary:%q", 8, NULL},
 	{"GPUPOOL_OOM_FILE=%q", 0, NULL},
 	{"GPUPOOL_RUNTIME_DIR=run", 0,
 		"GPUPOOL_RUNTIME_DIR: 'run' is not an absolute path (character 1): "
