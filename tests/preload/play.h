@@ -30,7 +30,7 @@ struct play {
 
 extern const char *play_library; /* the library under test */
 extern const char *play_sim_dir, *play_app_dir;
-extern const char *play_stat; /* gpupool-stat, if the test program is called with a fourth path */
+extern const char *play_stat; /* gpupool-stat, or the program of a fourth path that the test is called with */
 extern char play_dir[];       /* the test's own directory, also for control sockets */
 
 extern char play_out[PLAY_OUTPUT_MAX], play_err[PLAY_OUTPUT_MAX];

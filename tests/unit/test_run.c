@@ -635,6 +635,8 @@ int main(int argc, char **argv)
 	Suite *suite = suite_create("run");
 	TCase *tc = tcase_create("run");
 
+	if (argc == 2 && !strcmp(argv[1], "--count-signals"))
+		return run_count_signals();
 	if (argc != 2 && argc != 4) {
 		fprintf(stderr, "usage: test_run GPUPOOL-RUN [GPUPOOL.7 GPUPOOL-RUN.1]\n");
 		return EXIT_FAILURE;
@@ -647,5 +649,6 @@ int main(int argc, char **argv)
 	tcase_set_timeout(tc, 60);
 	add_tests(tc);
 	run_add_program_tests(tc);
+	run_add_wait_tests(tc);
 	return suite_run(suite);
 }

@@ -3,8 +3,9 @@
 
 /*
  * gpupool-run starts a program with libgpupool.so preloaded. It sets the environment and becomes the program, so that
- * process id, signals, terminal and exit code are the program's own. Mistakes that the library could only log while the
- * program runs, such as a limit that is not a size, are errors here, before the program starts.
+ * process id, signals, terminal and exit code are the program's own. For a summary it has to outlive the program, so
+ * then the program is its child, and it ends as the program ends (run_wait.c). Mistakes that the library could only log
+ * while the program runs, such as a limit that is not a size, are errors here, before the program starts.
  */
 
 #include <errno.h>
@@ -19,6 +20,8 @@
 #include "run_program.h"
 #include "run_record.h"
 #include "run_say.h"
+#include "run_summary.h"
+#include "run_wait.h"
 
 #define INJECTION    "NVTX_INJECTION64_PATH"
 #define ASAN_OPTIONS "ASAN_OPTIONS"
@@ -27,6 +30,7 @@ enum {
 	/* Above every character; the options of config.def follow. */
 	OPTION_LIBRARY = 256,
 	OPTION_PRINT_ENV,
+	OPTION_SUMMARY,
 	OPTION_VERSION,
 	OPTION_TABLE,
 };
@@ -37,12 +41,14 @@ struct request {
 	bool is_done;   /* --help or --version was printed */
 	bool has_asan;  /* the command needs the address sanitizer's library */
 	char **command; /* NULL: none was given */
+	enum { SUMMARY_AUTO, SUMMARY_OFF, SUMMARY_ON } summary;
 };
 
 static const struct option own_options[] = {
 	{"library", required_argument, NULL, OPTION_LIBRARY},
 	{"print-env", no_argument, NULL, OPTION_PRINT_ENV},
 	{"quiet", no_argument, NULL, 'q'},
+	{"summary", optional_argument, NULL, OPTION_SUMMARY},
 	{"help", no_argument, NULL, 'h'},
 	{"version", no_argument, NULL, OPTION_VERSION},
 };
@@ -82,7 +88,10 @@ static void print_help(void)
 	puts("\n"
 	     "  --library=PATH   the library to preload\n"
 	     "  --print-env      print the environment as shell commands, and start nothing\n"
-	     "  -q, --quiet      no warnings\n"
+	     "  --summary[=on|off]\n"
+	     "                   at the end of CMD, print what gpupool did for it (default: on if\n"
+	     "                   stderr is a terminal); CMD is then a child of gpupool-run\n"
+	     "  -q, --quiet      no warnings, and no summary unless --summary is given\n"
 	     "  -h, --help       this text\n"
 	     "  --version        the version\n"
 	     "\n"
@@ -128,6 +137,21 @@ static enum run_status refuse_option(int kind, const char *word)
 	return RUN_USAGE;
 }
 
+static enum run_status set_summary(struct request *request, const char *value)
+{
+	const struct gp_text_error error = {.why = "is neither on nor off", .next = "use on or off"};
+
+	if (!value || !strcmp(value, "on"))
+		request->summary = SUMMARY_ON;
+	else if (!strcmp(value, "off"))
+		request->summary = SUMMARY_OFF;
+	else {
+		run_mark("--summary", value, &error);
+		return RUN_USAGE;
+	}
+	return RUN_OK;
+}
+
 static enum run_status take_option(struct request *request, int option, const char *word)
 {
 	switch (option) {
@@ -137,6 +161,8 @@ static enum run_status take_option(struct request *request, int option, const ch
 	case OPTION_PRINT_ENV:
 		request->print_env = true;
 		return RUN_OK;
+	case OPTION_SUMMARY:
+		return set_summary(request, optarg);
 	case OPTION_VERSION:
 		puts("gpupool-run " GPUPOOL_VERSION);
 		request->is_done = true;
@@ -292,14 +318,36 @@ static enum run_status prepare(struct request *request, const struct gp_config *
 	return status;
 }
 
-static enum run_status start(char **command)
+static bool wants_summary(const struct request *request, const struct gp_config *config)
 {
-	int error;
+	if (!config->is_enabled || request->summary == SUMMARY_OFF)
+		return false;
+	return request->summary == SUMMARY_ON || (!run_is_quiet && isatty(STDERR_FILENO));
+}
 
-	execvp(*command, command);
-	error = errno;
-	run_error(NULL, "%s cannot be started: %s.", *command, strerror(error));
-	return error == ENOENT ? RUN_NOT_FOUND : RUN_NOT_STARTABLE;
+static enum run_status start_with_summary(char **command)
+{
+	struct run_summary summary;
+	struct run_child child;
+
+	if (!run_summary_init(&summary)) {
+		execvp(*command, command);
+		return run_cannot_start(*command, errno);
+	}
+	if (!run_wait(command, summary.fd, &child))
+		return RUN_FAILED;
+	if (child.error)
+		return run_cannot_start(*command, child.error);
+	run_summary_print(&summary, *command, child.pid);
+	run_end_like(&child);
+}
+
+static enum run_status start(const struct request *request, const struct gp_config *config)
+{
+	if (wants_summary(request, config))
+		return start_with_summary(request->command);
+	execvp(*request->command, request->command);
+	return run_cannot_start(*request->command, errno);
 }
 
 int main(int argc, char **argv)
@@ -314,5 +362,5 @@ int main(int argc, char **argv)
 		status = prepare(&request, &config);
 	if (status != RUN_OK || request.is_done)
 		return status;
-	return request.print_env ? print_environment(&request) : start(request.command);
+	return request.print_env ? print_environment(&request) : start(&request, &config);
 }

@@ -65,6 +65,22 @@ void run_warn(const char *next, const char *format, ...)
 	va_end(args);
 }
 
+void run_say(const char *format, ...)
+{
+	va_list args;
+	char *text;
+	int n;
+
+	va_start(args, format);
+	n = vasprintf(&text, format, args);
+	va_end(args);
+	if (n < 0)
+		return;
+	print_clean(text);
+	fputc('\n', stderr);
+	free(text);
+}
+
 /* Returns the columns of the first length bytes of a text on the terminal: one for each character. */
 static int columns(const char *text, size_t length)
 {

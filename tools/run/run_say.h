@@ -25,5 +25,8 @@ void run_error(const char *next, const char *format, ...) __attribute__((format(
 /* Prints a warning like an error; with -q, prints nothing. */
 void run_warn(const char *next, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Prints a line that the user asked for. */
+void run_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 /* Prints why the value of name ("--limit" or "GPUPOOL_LIMIT") is wrong, with its first wrong character marked. */
 void run_mark(const char *name, const char *value, const struct gp_text_error *error);
