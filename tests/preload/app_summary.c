@@ -3,6 +3,7 @@
 
 /* Processes that end in different ways, for the summary of gpupool-run. */
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -10,6 +11,7 @@
 
 #include "app_driver.h"
 #include "common/summary.h"
+#include "tests/sim/ledger.h"
 
 enum { ROUNDS = 50, CHILDREN = 100, TRIES = 20000 };
 
@@ -115,6 +117,24 @@ static void exec_self(void)
 	exit(72);
 }
 
+/* Holds memory until the stand-in for NVML has been read twice in the meantime. */
+static void held(void)
+{
+	const struct timespec ms = {.tv_nsec = 1000000};
+	int fd = open(getenv("SIMGPU_SHARED"), O_RDONLY | O_CLOEXEC);
+	uint64_t reads = 0, first = UINT64_MAX;
+
+	app_start();
+	(void)app_alloc(64 * MIB);
+	for (int i = 0; i < TRIES && (first == UINT64_MAX || reads < first + 2); i++) {
+		if (pread(fd, &reads, sizeof(reads), offsetof(struct sim_ledger_file, n_reads)) != sizeof(reads))
+			exit(73);
+		first = first == UINT64_MAX ? reads : first;
+		nanosleep(&ms, NULL);
+	}
+	app_result("memory was held", reads >= first + 2);
+}
+
 /* Each child uses CUDA itself. The parent does not. */
 static void children(void)
 {
@@ -155,6 +175,7 @@ const struct app_scenario app_scenarios[] = {
 	{"killed", killed},
 	{"at-once", at_once},
 	{"exec", exec_self},
+	{"held", held},
 	{"children", children},
 	{"forked", forked},
 	{0},

@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * The summary of gpupool-run --summary, and of GPUPOOL_REPORT=summary. The fourth path of the test program is that of
- * gpupool-run.
+ * The summary of gpupool-run --summary and of GPUPOOL_REPORT=summary, and gpupool-run --compare. The fourth path of the
+ * test program is that of gpupool-run.
  */
 
 #include <fcntl.h>
@@ -128,6 +128,50 @@ START_TEST(a_hundred_children_get_one_line_together)
 	check_in(play_err, "gpupool was loaded into app_summary (process ");
 	check_in(play_err, ") but saw no CUDA\n  100 children    200 allocations, 50.0 % without the driver, peak ");
 	ck_assert_uint_eq(count_lines(play_err), 2);
+}
+END_TEST
+
+static void compare(const char *types, const char *scenario, const char *devices)
+{
+	char option[32], library[PATH_MAX + 16], program[PATH_MAX], libraries[2 * PATH_MAX + 32];
+	const char *env[] = {libraries, "SIMGPU_SHARED=ledger", "SIMGPU_DEVICES=2", devices, NULL};
+
+	snprintf(option, sizeof(option), "--compare=%s", types);
+	snprintf(library, sizeof(library), "--library=%s", play_library);
+	snprintf(program, sizeof(program), "%s/app_summary", play_app_dir);
+	snprintf(libraries, sizeof(libraries), "LD_LIBRARY_PATH=%s:%s/nvml", play_sim_dir, play_sim_dir);
+	play_run(&(struct play){.program = play_stat, .words = {option, library, program, scenario}, .env = env});
+	ck_assert_str_eq(play_err, "");
+	ck_assert_int_eq(play_status, 0);
+}
+
+START_TEST(a_comparison_has_the_figures_of_all_processes_of_each_run)
+{
+	compare("split,none", "children", NULL);
+	check_in(play_out, "\nallocations                           -             200             200\n");
+	check_in(play_out, "\n  served by the pool                  -         50.00 %          0.00 %\n");
+	check_in(play_out, "\noutput                          0 bytes        the same        the same\n");
+}
+END_TEST
+
+/* The context takes 4 MiB of the simulated device. */
+START_TEST(a_comparison_has_the_peak_that_the_driver_counts)
+{
+	compare("vmm", "held", NULL);
+	check_in(play_out, "\npeak device memory             68.0 MiB        68.0 MiB\n");
+	check_in(play_out, "(NVML)");
+	compare("vmm", "held", "CUDA_VISIBLE_DEVICES=0,1");
+	check_in(play_out, "\npeak device memory             68.0 MiB        68.0 MiB\n");
+}
+END_TEST
+
+static const char *const strange_devices[] = {"CUDA_VISIBLE_DEVICES=GPU-00000000", "CUDA_VISIBLE_DEVICES=0,9"};
+
+START_TEST(a_comparison_has_no_peak_if_the_devices_are_not_those_of_nvml)
+{
+	compare("vmm", "figures", strange_devices[_i]);
+	check_in(play_out, "\npeak device memory                    -               -\n");
+	check_in(play_out, "\nThere is no peak: NVML knows no device.\n");
 }
 END_TEST
 
@@ -260,6 +304,9 @@ static void add_run(TCase *tc)
 	ADD_ROWS_OF(tc, ends, the_summary_has_the_last_known_figures_after_each_kind_of_end);
 	tcase_add_test(tc, a_process_with_cuda_but_without_allocations_gets_one_line);
 	tcase_add_test(tc, a_hundred_children_get_one_line_together);
+	tcase_add_test(tc, a_comparison_has_the_figures_of_all_processes_of_each_run);
+	tcase_add_test(tc, a_comparison_has_the_peak_that_the_driver_counts);
+	ADD_ROWS_OF(tc, strange_devices, a_comparison_has_no_peak_if_the_devices_are_not_those_of_nvml);
 	tcase_add_test(tc, a_library_that_was_preloaded_by_hand_prints_a_summary_only_if_asked);
 }
 

@@ -13,14 +13,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { ROWS = 64 };
-
-struct row {
-	uint64_t bytes[SIM_MAX_DEVICES];
-};
-
 static int fd = -1;
-static struct row *rows;
+static struct sim_ledger_row *rows;
 static int own = -1;
 
 static bool lock_byte(off_t byte, short type, int command)
@@ -50,11 +44,11 @@ static bool is_alive(int row)
 /* Takes the first free row, and clears it. */
 static void take_row(void)
 {
-	for (int i = 0; i < ROWS && own < 0; i++)
+	for (int i = 0; i < SIM_LEDGER_ROWS && own < 0; i++)
 		if (lock_byte(1 + i, F_WRLCK, F_OFD_SETLK))
 			own = i;
 	if (own >= 0)
-		rows[own] = (struct row){{0}};
+		rows[own] = (struct sim_ledger_row){{0}};
 }
 
 bool sim_ledger_open(void)
@@ -66,9 +60,9 @@ bool sim_ledger_open(void)
 	fd = open(sim.config.shared, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	if (fd < 0 || !begin())
 		return false;
-	if (ftruncate(fd, ROWS * sizeof(struct row)) == 0) {
-		map = mmap(NULL, ROWS * sizeof(struct row), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-		rows = map == MAP_FAILED ? NULL : map;
+	if (ftruncate(fd, sizeof(struct sim_ledger_file)) == 0) {
+		map = mmap(NULL, sizeof(struct sim_ledger_file), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+		rows = map == MAP_FAILED ? NULL : ((struct sim_ledger_file *)map)->rows;
 	}
 	if (rows)
 		take_row();
@@ -80,7 +74,7 @@ static size_t others_locked(int ordinal)
 {
 	size_t sum = 0;
 
-	for (int i = 0; i < ROWS; i++)
+	for (int i = 0; i < SIM_LEDGER_ROWS; i++)
 		if (i != own && rows[i].bytes[ordinal] && is_alive(i))
 			sum += rows[i].bytes[ordinal];
 	return sum;

@@ -6,6 +6,16 @@
 
 #include "memory.h"
 
+enum { SIM_LEDGER_ROWS = 64 };
+
+/* The process of row i holds a lock of the file's byte 1 + i. */
+struct sim_ledger_file {
+	struct sim_ledger_row {
+		uint64_t bytes[SIM_MAX_DEVICES];
+	} rows[SIM_LEDGER_ROWS];
+	_Atomic uint64_t n_reads; /* by the stand-in for NVML */
+};
+
 /* Opens the file, if one is configured. Returns false if that fails. */
 bool sim_ledger_open(void);
 

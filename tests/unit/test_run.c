@@ -650,5 +650,6 @@ int main(int argc, char **argv)
 	add_tests(tc);
 	run_add_program_tests(tc);
 	run_add_wait_tests(tc);
+	run_add_compare_tests(tc);
 	return suite_run(suite);
 }

@@ -38,9 +38,10 @@ int run_launcher(const char *const *words);
 
 void run_check_in(const char *text, const char *part);
 
-/* The tests of test_run_program.c and test_run_wait.c. */
+/* The tests of test_run_program.c, test_run_wait.c and test_run_compare.c. */
 void run_add_program_tests(TCase *tc);
 void run_add_wait_tests(TCase *tc);
+void run_add_compare_tests(TCase *tc);
 
 /* A command for the tests of test_run_wait.c: test_run --count-signals. Returns its exit status. */
 int run_count_signals(void);

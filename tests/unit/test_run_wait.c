@@ -381,6 +381,40 @@ START_TEST(on_a_terminal_the_summary_is_on_and_an_interrupt_reaches_the_command_
 }
 END_TEST
 
+/* Runs a comparison on a terminal, whose output is then in run_out. Returns the exit status. */
+static int compare_on_terminal(const char *script)
+{
+	const char *words[] = {run_path, "--library=libgpupool.so", "--compare=split", "sh", "-c", script, NULL};
+	int master, status;
+	pid_t pid;
+
+	run_out[0] = '\0';
+	master = start_on_terminal(words, &pid);
+	read_until(master, NULL);
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	close(master);
+	ck_assert_msg(WIFEXITED(status), "status 0x%x: %s", status, run_out);
+	return WEXITSTATUS(status);
+}
+
+START_TEST(a_comparison_shows_its_progress_on_a_terminal)
+{
+	ck_assert_int_eq(compare_on_terminal("echo a"), 0);
+	run_check_in(run_out, "\r\033[Krun 1 of 2, without gpupool: 0 s");
+	run_check_in(run_out, "\r\033[Krun 2 of 2, with split: 0 s");
+	run_check_in(run_out, "\r\033[K");
+	run_check_in(run_out, "exit status");
+}
+END_TEST
+
+START_TEST(a_compared_command_that_reads_from_the_terminal_is_ended)
+{
+	ck_assert_int_eq(compare_on_terminal("read x </dev/tty"), 1);
+	run_check_in(run_out, "gpupool-run: sh without gpupool wants the terminal, and was ended.\r\n");
+	run_check_in(run_out, "gpupool-run: sh with split wants the terminal, and was ended.\r\n");
+}
+END_TEST
+
 START_TEST(print_env_does_not_print_the_variable_of_the_summary)
 {
 	ck_assert_int_eq(RUN("--summary", "--print-env"), 0);
@@ -404,5 +438,7 @@ void run_add_wait_tests(TCase *tc)
 	tcase_add_test(tc, the_exit_status_is_right_even_if_sigchld_is_ignored);
 	tcase_add_test(tc, gpupool_run_does_not_wait_for_daemons_of_the_command);
 	tcase_add_test(tc, on_a_terminal_the_summary_is_on_and_an_interrupt_reaches_the_command_once);
+	tcase_add_test(tc, a_comparison_shows_its_progress_on_a_terminal);
+	tcase_add_test(tc, a_compared_command_that_reads_from_the_terminal_is_ended);
 	tcase_add_test(tc, print_env_does_not_print_the_variable_of_the_summary);
 }

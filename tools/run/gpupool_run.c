@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "common/config.h"
+#include "run_compare.h"
 #include "run_preload.h"
 #include "run_program.h"
 #include "run_record.h"
@@ -29,6 +30,7 @@
 enum {
 	/* Above every character; the options of config.def follow. */
 	OPTION_LIBRARY = 256,
+	OPTION_COMPARE,
 	OPTION_PRINT_ENV,
 	OPTION_SUMMARY,
 	OPTION_VERSION,
@@ -36,15 +38,19 @@ enum {
 };
 
 struct request {
-	const char *library;
+	const char *library; /* the option's value, or NULL */
+	char *path;          /* of the library, once it has been found */
 	bool print_env;
 	bool is_done;   /* --help or --version was printed */
 	bool has_asan;  /* the command needs the address sanitizer's library */
 	char **command; /* NULL: none was given */
 	enum { SUMMARY_AUTO, SUMMARY_OFF, SUMMARY_ON } summary;
+	bool compares;
+	struct run_compare compare;
 };
 
 static const struct option own_options[] = {
+	{"compare", optional_argument, NULL, OPTION_COMPARE},
 	{"library", required_argument, NULL, OPTION_LIBRARY},
 	{"print-env", no_argument, NULL, OPTION_PRINT_ENV},
 	{"quiet", no_argument, NULL, 'q'},
@@ -76,6 +82,7 @@ static void fill_options(struct option options[static OWN_OPTIONS + GP_OPTION_CO
 static void print_help(void)
 {
 	puts("usage: gpupool-run [options] [--] CMD [ARG...]\n"
+	     "       gpupool-run [options] --compare[=TYPES] CMD [ARG...]\n"
 	     "       gpupool-run [options] --print-env\n"
 	     "\n"
 	     "Starts CMD with its GPU memory taken from a pool.\n");
@@ -86,6 +93,9 @@ static void print_help(void)
 			option->variable, *option->default_text ? option->default_text : "not set");
 	}
 	puts("\n"
+	     "  --compare[=TYPES]\n"
+	     "                   run CMD without gpupool and then with it, once for each pool type\n"
+	     "                   in TYPES (as in split,vmm), and print a table\n"
 	     "  --library=PATH   the library to preload\n"
 	     "  --print-env      print the environment as shell commands, and start nothing\n"
 	     "  --summary[=on|off]\n"
@@ -155,6 +165,9 @@ static enum run_status set_summary(struct request *request, const char *value)
 static enum run_status take_option(struct request *request, int option, const char *word)
 {
 	switch (option) {
+	case OPTION_COMPARE:
+		request->compares = true;
+		return optarg ? run_compare_parse(&request->compare, optarg) : RUN_OK;
 	case OPTION_LIBRARY:
 		request->library = optarg;
 		return RUN_OK;
@@ -314,7 +327,7 @@ static enum run_status prepare(struct request *request, const struct gp_config *
 		status = set_injection(library, config);
 	if (status == RUN_OK && request->command)
 		run_program_warn(*request->command);
-	free(library);
+	request->path = library;
 	return status;
 }
 
@@ -342,6 +355,33 @@ static enum run_status start_with_summary(char **command)
 	run_end_like(&child);
 }
 
+/* Checks what the runs would disturb in each other. */
+static enum run_status check_compare(const struct request *request, const struct gp_config *config)
+{
+	if (request->print_env)
+		run_error("leave one of them out.", "--compare and --print-env exclude each other.");
+	else if (!config->is_enabled)
+		run_error("leave out --enable, and unset GPUPOOL.", "--compare needs gpupool, which is switched off.");
+	else if (*config->record_file && !strstr(config->record_file, "%p"))
+		run_error("use %p in its name, or record a single run.",
+			"--compare runs CMD several times, which cannot all record to %s.", config->record_file);
+	else
+		return RUN_OK;
+	return RUN_USAGE;
+}
+
+static int compare(struct request *request, const struct gp_config *config, char **environment)
+{
+	struct run_compare *wanted = &request->compare;
+
+	wanted->command = request->command;
+	if (!wanted->n_types && run_compare_parse(wanted, config->text[GP_OPTION_POOL]) != RUN_OK)
+		return RUN_USAGE;
+	run_environment_clean(environment, request->path);
+	wanted->raw_environment = environment;
+	return run_compare(wanted);
+}
+
 static enum run_status start(const struct request *request, const struct gp_config *config)
 {
 	if (wants_summary(request, config))
@@ -353,14 +393,19 @@ static enum run_status start(const struct request *request, const struct gp_conf
 int main(int argc, char **argv)
 {
 	static struct gp_config config;
+	char **before = run_environment_copy();
 	struct request request = {0};
 	enum run_status status = parse_options(argc, argv, &request);
 
 	if (status == RUN_OK && !request.is_done)
 		status = check_environment(&config);
+	if (status == RUN_OK && !request.is_done && request.compares)
+		status = check_compare(&request, &config);
 	if (status == RUN_OK && !request.is_done)
 		status = prepare(&request, &config);
 	if (status != RUN_OK || request.is_done)
 		return status;
+	if (request.compares)
+		return compare(&request, &config, before);
 	return request.print_env ? print_environment(&request) : start(&request, &config);
 }

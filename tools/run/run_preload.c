@@ -243,6 +243,43 @@ char *run_preload_value(const char *library, const char *before)
 	return value;
 }
 
+char **run_environment_copy(void)
+{
+	size_t n = 0;
+	char **copy;
+
+	while (environ && environ[n])
+		n++;
+	copy = calloc(n + 1, sizeof(*copy));
+	if (!copy)
+		(void)or_die(NULL);
+	if (n)
+		memcpy(copy, environ, n * sizeof(*copy));
+	return copy;
+}
+
+void run_environment_clean(char **environment, const char *library)
+{
+	static const char name[] = "LD_PRELOAD=";
+	char **to = environment;
+
+	for (char **from = environment; *from; from++) {
+		char *value;
+
+		*to = *from;
+		if (strncmp(*from, name, strlen(name)) != 0) {
+			to++;
+			continue;
+		}
+		/* The library and a colon come before the other libraries. */
+		value = run_preload_value(library, *from + strlen(name));
+		if (value[strlen(library)])
+			*to++ = format_text("%s%s", name, value + strlen(library) + 1);
+		free(value);
+	}
+	*to = NULL;
+}
+
 char *run_asan_options(const char *before)
 {
 	static const char name[] = "verify_asan_link_order";

@@ -27,6 +27,12 @@ enum run_status run_library_check(const char *path, struct run_elf *ret_elf);
  */
 char *run_preload_value(const char *library, const char *before);
 
+/* Returns a copy of the environment, which setenv() does not change. */
+char **run_environment_copy(void);
+
+/* Removes the library, and other copies of it, from LD_PRELOAD in an environment that was copied. */
+void run_environment_clean(char **environment, const char *library);
+
 /*
  * Returns the value of ASAN_OPTIONS for a program that needs the library of the address sanitizer: the options before,
  * and verify_asan_link_order=0. Otherwise the sanitizer would end the program, because its library is not the first; it

@@ -81,6 +81,19 @@ void run_say(const char *format, ...)
 	free(text);
 }
 
+void run_progress(const char *format, ...)
+{
+	char line[80]; /* a longer line would wrap, and could not be replaced */
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(line, sizeof(line), format, args);
+	va_end(args);
+	fputs("\r\033[K", stderr);
+	print_clean(line);
+	fflush(stderr);
+}
+
 /* Returns the columns of the first length bytes of a text on the terminal: one for each character. */
 static int columns(const char *text, size_t length)
 {

@@ -28,5 +28,8 @@ void run_warn(const char *next, const char *format, ...) __attribute__((format(p
 /* Prints a line that the user asked for. */
 void run_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* Replaces the current line of a terminal. An empty text leaves the line empty. */
+void run_progress(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 /* Prints why the value of name ("--limit" or "GPUPOOL_LIMIT") is wrong, with its first wrong character marked. */
 void run_mark(const char *name, const char *value, const struct gp_text_error *error);

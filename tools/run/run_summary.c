@@ -14,7 +14,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/summary.h"
 #include "run_say.h"
 
 enum { READ_TRIES = 100 };
@@ -117,6 +116,20 @@ static void read_page(const struct gp_summary_page *page, pid_t pid, struct sums
 		gp_summary_add(is_own ? &sums->own : &sums->children, &one);
 		sums->n_children += !is_own && !is_known(page, i);
 	}
+}
+
+void run_summary_total(const struct run_summary *summary, struct gp_summary *ret)
+{
+	struct sums sums;
+
+	read_page(summary->page, 0, &sums);
+	*ret = sums.children;
+}
+
+void run_summary_deinit(struct run_summary *summary)
+{
+	munmap(summary->page, sizeof(*summary->page));
+	close(summary->fd);
 }
 
 static void add_own(struct gp_summary_lines *lines, const struct gp_summary *own, const char *command, pid_t pid)

@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include "common/summary.h"
+
 struct run_summary {
 	struct gp_summary_page *page;
 	int fd;
@@ -17,6 +19,11 @@ struct run_summary {
  * a warning.
  */
 bool run_summary_init(struct run_summary *summary);
+
+void run_summary_deinit(struct run_summary *summary);
+
+/* Adds up the figures of all processes. */
+void run_summary_total(const struct run_summary *summary, struct gp_summary *ret);
 
 /* Prints the summary of an ended command on stderr. */
 void run_summary_print(const struct run_summary *summary, const char *command, pid_t pid);
