@@ -235,6 +235,19 @@ START_TEST(very_long_environment_variables_do_not_disturb_a_program)
 }
 END_TEST
 
+START_TEST(a_guest_program_behaves_the_same_while_its_figures_are_kept_for_a_summary)
+{
+	const struct guest *guest = &guests[_i];
+	char variable[PLAY_VARIABLE_MAX];
+	const char *env[] = {variable, "GPUPOOL_LOG=off", NULL};
+
+	if (guest->is_real && is_emulated(guest->scenario))
+		return;
+	play_make_page(variable);
+	guests_same(&(struct play){.program = guest->program, .words = {guest->scenario}, .env = env});
+}
+END_TEST
+
 static const struct guest sharing[] = {
 	{"guest_process", "fork-then-exec", true},
 	{"guest_threads", "ends"},
@@ -316,6 +329,8 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc, a_cpp_program_with_exceptions_behaves_as_without_the_library, 0, (int)LENGTH(throws));
 	tcase_add_loop_test(tc, without_a_directory_for_the_socket_the_pool_still_works, 0, (int)LENGTH(places));
 	tcase_add_loop_test(tc, very_long_environment_variables_do_not_disturb_a_program, 0, (int)LENGTH(long_names));
+	tcase_add_loop_test(
+		tc, a_guest_program_behaves_the_same_while_its_figures_are_kept_for_a_summary, 0, (int)LENGTH(guests));
 	tcase_add_loop_test(tc, programs_behave_the_same_beside_another_preloaded_malloc, 0, 2 * (int)LENGTH(sharing));
 	tcase_add_loop_test(tc, another_preloaded_library_can_use_CUDA_in_its_constructor, 0, 2);
 	tcase_add_loop_test(tc, the_program_gets_memory_even_if_malloc_fails_for_the_library, 0,

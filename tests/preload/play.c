@@ -9,11 +9,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/summary.h"
 #include "tests/suite.h"
 
 enum { FACTS_FD = 3, GO_FD = 4, ENV_MAX = 40, ANSWER_MAX = 1 << 20 };
@@ -330,6 +332,18 @@ int play_stat_says(const char *words, char *text, size_t size)
 	status = pclose(out);
 	ck_assert(WIFEXITED(status));
 	return WEXITSTATUS(status);
+}
+
+void play_make_page(char variable[static PLAY_VARIABLE_MAX])
+{
+	const uint64_t head[] = {GP_SUMMARY_MAGIC, GP_SUMMARY_VERSION, sizeof(struct gp_summary_page), 1};
+	int fd = memfd_create("gpupool-run", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(ftruncate(fd, sizeof(struct gp_summary_page)), 0);
+	ck_assert_int_eq(pwrite(fd, head, sizeof(head), 0), (ssize_t)sizeof(head));
+	ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+	snprintf(variable, PLAY_VARIABLE_MAX, GP_SUMMARY_VARIABLE "=%d.%d.1", (int)getpid(), fd);
 }
 
 int play_main(int argc, char **argv, const struct play_tests *tests, size_t n)

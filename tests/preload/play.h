@@ -70,6 +70,10 @@ void play_keep(const char *answer);
 int play_stat_says(const char *words, char *text, size_t size);
 bool play_is_listening(void); /* true if there is a control socket */
 
+/* Makes a page as gpupool-run does for a summary, and writes the variable that names it. */
+enum { PLAY_VARIABLE_MAX = 96 };
+void play_make_page(char variable[static PLAY_VARIABLE_MAX]);
+
 /* Tests of one file; returns main's result. */
 struct play_tests {
 	const char *name;

@@ -234,6 +234,26 @@ START_TEST(retry_rounds_serve_the_same_requests_with_the_library_linked_in)
 }
 END_TEST
 
+static const char *const summed_up[][2] = {
+	{"app_context_inside", "end-under-threads"},
+	{"app_summary_inside", "figures"},
+	{"app_summary_inside", "no-allocation"},
+	{"app_summary_inside", "reset"},
+	{"app_threads_inside", "many"},
+};
+
+START_TEST(a_program_ends_without_an_error_while_its_figures_are_kept_for_a_summary)
+{
+	char variable[PLAY_VARIABLE_MAX];
+	const char *env[] = {variable, "GPUPOOL_REPORT=summary:report", NULL};
+
+	play_make_page(variable);
+	play_run(&(struct play){.program = summed_up[_i][0], .words = {summed_up[_i][1]}, .env = env});
+	ck_assert_str_eq(play_err, "");
+	ck_assert_int_eq(play_status, 0);
+}
+END_TEST
+
 static void add(TCase *tc)
 {
 	int n_left_out = getenv(EMULATOR) ? N_STARTING : 0;
@@ -244,6 +264,8 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc, a_program_behaves_the_same_on_managed_and_async_backends, 0, N_BACKED);
 	tcase_add_loop_test(
 		tc, programs_that_use_the_api_or_share_a_gpu_end_without_an_error, 0, (int)LENGTH(asking) - n_left_out);
+	tcase_add_loop_test(tc, a_program_ends_without_an_error_while_its_figures_are_kept_for_a_summary, 0,
+		(int)LENGTH(summed_up));
 	tcase_add_loop_test(tc, retry_rounds_serve_the_same_requests_with_the_library_linked_in, 0, (int)LENGTH(pools));
 }
 
