@@ -415,6 +415,19 @@ START_TEST(a_compared_command_that_reads_from_the_terminal_is_ended)
 }
 END_TEST
 
+/* Two blocks of 512 bytes are less than the page. */
+START_TEST(without_a_page_the_command_runs_without_a_summary)
+{
+	const char *words[] = {"/bin/sh", "-c",
+		"ulimit -f 2; \"$0\" --library=libgpupool.so --summary sh -c 'exit 6'; echo $?", run_path, NULL};
+
+	ck_assert_int_eq(run_execute(words), 0);
+	ck_assert_str_eq(run_out, "6\n");
+	ck_assert_str_eq(run_err, "gpupool-run: there will be no summary: File too large.\n"
+				  "             Next: -q runs CMD without a summary.\n");
+}
+END_TEST
+
 START_TEST(print_env_does_not_print_the_variable_of_the_summary)
 {
 	ck_assert_int_eq(RUN("--summary", "--print-env"), 0);
@@ -438,6 +451,7 @@ void run_add_wait_tests(TCase *tc)
 	tcase_add_test(tc, the_exit_status_is_right_even_if_sigchld_is_ignored);
 	tcase_add_test(tc, gpupool_run_does_not_wait_for_daemons_of_the_command);
 	tcase_add_test(tc, on_a_terminal_the_summary_is_on_and_an_interrupt_reaches_the_command_once);
+	tcase_add_test(tc, without_a_page_the_command_runs_without_a_summary);
 	tcase_add_test(tc, a_comparison_shows_its_progress_on_a_terminal);
 	tcase_add_test(tc, a_compared_command_that_reads_from_the_terminal_is_ended);
 	tcase_add_test(tc, print_env_does_not_print_the_variable_of_the_summary);

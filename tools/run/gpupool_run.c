@@ -341,7 +341,7 @@ static bool wants_summary(const struct request *request, const struct gp_config 
 static enum run_status start_with_summary(char **command)
 {
 	struct run_summary summary;
-	struct run_child child;
+	struct run_command child;
 
 	if (!run_summary_init(&summary)) {
 		execvp(*command, command);

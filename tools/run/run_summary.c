@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +35,24 @@ static uint64_t make_key(void)
 	return getrandom(&key, sizeof(key), GRND_NONBLOCK) == (ssize_t)sizeof(key) ? key : now_ns();
 }
 
+/* Makes the file as large as the page. A limit on file sizes raises a signal, which would end this process. */
+static int set_size(int fd)
+{
+	static const struct timespec at_once;
+	sigset_t one, before;
+	int error = 0;
+
+	sigemptyset(&one);
+	sigaddset(&one, SIGXFSZ);
+	sigprocmask(SIG_BLOCK, &one, &before);
+	if (ftruncate(fd, sizeof(struct gp_summary_page)) < 0) {
+		error = errno;
+		(void)sigtimedwait(&one, NULL, &at_once);
+	}
+	sigprocmask(SIG_SETMASK, &before, NULL);
+	return error;
+}
+
 static int make_page(struct run_summary *summary)
 {
 	char text[64];
@@ -42,12 +61,16 @@ static int make_page(struct run_summary *summary)
 	summary->fd = memfd_create("gpupool-run", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (summary->fd < 0)
 		return errno;
-	if (ftruncate(summary->fd, sizeof(*summary->page)) < 0 ||
-		fcntl(summary->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
+	error = set_size(summary->fd);
+	if (!error && fcntl(summary->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
+		error = errno;
+	if (error)
 		goto close_fd;
 	summary->page = mmap(NULL, sizeof(*summary->page), PROT_READ | PROT_WRITE, MAP_SHARED, summary->fd, 0);
-	if (summary->page == MAP_FAILED)
+	if (summary->page == MAP_FAILED) {
+		error = errno;
 		goto close_fd;
+	}
 	summary->page->magic = GP_SUMMARY_MAGIC;
 	summary->page->version = GP_SUMMARY_VERSION;
 	summary->page->bytes = sizeof(*summary->page);
@@ -55,8 +78,9 @@ static int make_page(struct run_summary *summary)
 	snprintf(text, sizeof(text), "%d.%d.%" PRIu64, (int)getpid(), summary->fd, summary->page->key);
 	if (setenv(GP_SUMMARY_VARIABLE, text, 1) == 0)
 		return 0;
-close_fd:
 	error = errno;
+	munmap(summary->page, sizeof(*summary->page));
+close_fd:
 	close(summary->fd);
 	return error;
 }

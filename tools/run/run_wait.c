@@ -137,7 +137,7 @@ static void pass_on(pid_t child, const siginfo_t *info)
 }
 
 /* Returns true once the command has ended. */
-static bool has_ended(struct run_child *child)
+static bool has_ended(struct run_command *child)
 {
 	pid_t pid;
 
@@ -149,7 +149,7 @@ static bool has_ended(struct run_child *child)
 	return false;
 }
 
-static void wait_for_end(struct run_child *child)
+static void wait_for_end(struct run_command *child)
 {
 	siginfo_t info;
 	sigset_t all;
@@ -160,36 +160,36 @@ static void wait_for_end(struct run_child *child)
 			pass_on(child->pid, &info);
 }
 
-bool run_wait(char **command, int kept_fd, struct run_child *ret_child)
+bool run_wait(char **command, int kept_fd, struct run_command *ret_command)
 {
 	struct before before;
 	pid_t self = getpid();
 	int report[2];
 
-	*ret_child = (struct run_child){0};
+	*ret_command = (struct run_command){0};
 	if (pipe2(report, O_CLOEXEC) < 0) {
 		run_error(NULL, "cannot start a process: %s.", strerror(errno));
 		return false;
 	}
 	take_signals(&before);
-	ret_child->pid = fork();
-	if (ret_child->pid == 0)
+	ret_command->pid = fork();
+	if (ret_command->pid == 0)
 		become(command, &before, self, report[1]);
-	if (ret_child->pid < 0) {
+	if (ret_command->pid < 0) {
 		int error = errno;
 		give_signals_back(&before);
 		run_error(NULL, "cannot start a process: %s.", strerror(error));
 		return false;
 	}
 	close(report[1]);
-	ret_child->error = read_error(report[0]);
-	if (!ret_child->error)
+	ret_command->error = read_error(report[0]);
+	if (!ret_command->error)
 		close_others(kept_fd);
-	wait_for_end(ret_child);
+	wait_for_end(ret_command);
 	return true;
 }
 
-void run_end_like(const struct run_child *child)
+void run_end_like(const struct run_command *child)
 {
 	int signal_number = WTERMSIG(child->status);
 	sigset_t one;

@@ -12,7 +12,7 @@
 
 #include "run_say.h"
 
-struct run_child {
+struct run_command {
 	pid_t pid;
 	int error;  /* errno of execvp(), or 0: the command has started */
 	int status; /* how the command ended, as waitpid() returns it */
@@ -25,7 +25,7 @@ enum run_status run_cannot_start(const char *command, int error);
  * Starts the command and waits for its end. Keeps only stderr and kept_fd open while it waits, since a reader of a pipe
  * waits until every process has closed it. Returns false if no child could be made, after a message.
  */
-bool run_wait(char **command, int kept_fd, struct run_child *ret_child);
+bool run_wait(char **command, int kept_fd, struct run_command *ret_command);
 
 /* Ends this process with the exit status of the child, or with the signal that ended it. */
-void run_end_like(const struct run_child *child) __attribute__((noreturn));
+void run_end_like(const struct run_command *child) __attribute__((noreturn));
