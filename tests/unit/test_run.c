@@ -632,11 +632,13 @@ static void add_tests(TCase *tc)
 
 int main(int argc, char **argv)
 {
-	Suite *suite = suite_create("run");
-	TCase *tc = tcase_create("run");
+	Suite *suite;
+	TCase *tc;
 
 	if (argc == 2 && !strcmp(argv[1], "--count-signals"))
 		return run_count_signals();
+	suite = suite_create("run");
+	tc = tcase_create("run");
 	if (argc != 2 && argc != 4) {
 		fprintf(stderr, "usage: test_run GPUPOOL-RUN [GPUPOOL.7 GPUPOOL-RUN.1]\n");
 		return EXIT_FAILURE;

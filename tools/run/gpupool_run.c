@@ -392,10 +392,14 @@ static enum run_status start(const struct request *request, const struct gp_conf
 
 int main(int argc, char **argv)
 {
+	/* Static, so that what they own counts as in use until the end. */
 	static struct gp_config config;
-	char **before = run_environment_copy();
-	struct request request = {0};
-	enum run_status status = parse_options(argc, argv, &request);
+	static struct request request;
+	static char **before;
+	enum run_status status;
+
+	before = run_environment_copy();
+	status = parse_options(argc, argv, &request);
 
 	if (status == RUN_OK && !request.is_done)
 		status = check_environment(&config);

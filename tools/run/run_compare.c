@@ -282,12 +282,12 @@ static int run_one(struct session *session, struct run_result *results, unsigned
 {
 	struct run_result *result = &results[n];
 	struct run_summary summary;
-	bool has_summary = result->type && run_summary_init(&summary);
 	struct running run;
 	struct stat st;
 	uint64_t base = 0;
 	int r;
 
+	result->has_sum = result->type && run_summary_init(&summary);
 	(void)run_nvml_used(&session->nvml, &base);
 	r = begin(session, result, &run);
 	run.base_bytes = base;
@@ -295,7 +295,7 @@ static int run_one(struct session *session, struct run_result *results, unsigned
 		attend(session, &run, result, n);
 	if (session->shows_progress)
 		run_progress("%s", "");
-	if (has_summary) {
+	if (result->has_sum) {
 		run_summary_total(&summary, &result->sum);
 		run_summary_deinit(&summary);
 	}

@@ -4,6 +4,7 @@
 
 /* gpupool-run --compare: runs a command without gpupool and then with it, and prints a table of the differences. */
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -28,7 +29,8 @@ struct run_result {
 	bool has_peak;
 	int out_fd, err_fd;
 	off_t out_bytes;
-	struct gp_summary sum;            /* of all its processes; only with gpupool */
+	bool has_sum;                     /* with gpupool */
+	struct gp_summary sum;            /* of all its processes */
 	struct run_difference difference; /* from the first run */
 };
 

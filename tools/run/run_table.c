@@ -48,31 +48,31 @@ static void peak_cell(char cell[static CELL_MAX], const struct run_result *run, 
 
 static void allocations_cell(char cell[static CELL_MAX], const struct run_result *run, const struct run_result *first)
 {
-	if (run->type)
+	if (run->has_sum)
 		(void)gp_grouped_text(cell, run->sum.allocations);
 }
 
 static void served_cell(char cell[static CELL_MAX], const struct run_result *run, const struct run_result *first)
 {
-	if (run->type && run->sum.allocations && run->sum.hits <= run->sum.allocations)
+	if (run->has_sum && run->sum.allocations && run->sum.hits <= run->sum.allocations)
 		snprintf(cell, CELL_MAX, "%.2f %%", 100 * (double)run->sum.hits / (double)run->sum.allocations);
 }
 
 static void made_cell(char cell[static CELL_MAX], const struct run_result *run, const struct run_result *first)
 {
-	if (run->type)
+	if (run->has_sum)
 		(void)gp_grouped_text(cell, run->sum.calls_made);
 }
 
 static void saved_cell(char cell[static CELL_MAX], const struct run_result *run, const struct run_result *first)
 {
-	if (run->type)
+	if (run->has_sum)
 		(void)gp_grouped_text(cell, run->sum.calls_saved);
 }
 
 static void ooms_cell(char cell[static CELL_MAX], const struct run_result *run, const struct run_result *first)
 {
-	if (run->type)
+	if (run->has_sum)
 		(void)gp_grouped_text(cell, run->sum.ooms);
 }
 
@@ -150,7 +150,7 @@ bool run_table_print(const struct run_result *results, unsigned n, const char *w
 	for (unsigned i = 1; i < n; i++)
 		if (results[i].difference.is_different)
 			print_difference(&results[i]);
-	puts("One run each: repeat it to see how much the times vary.");
+	puts("One run each, the first perhaps with files that were not in memory yet: repeat it.");
 	if (why_no_peak)
 		printf("There is no peak: %s.\n", why_no_peak);
 	else
