@@ -157,8 +157,10 @@ class Completions(unittest.TestCase):
         table = (ROOT / "common/config.def").read_text()
         names = {f"--{name}" for name in re.findall(r'GP_OPTION\(\w+,\s*"\w+",\s*"([a-z-]+)"', table)}
         self.assertGreater(len(names), 5)
+        own = (ROOT / "tools/run/gpupool_run.c").read_text().split("own_options[] = {", 1)[1].split("};", 1)[0]
+        names |= {f"--{name}" for name in re.findall(r'\{"([a-z-]+)", ', own)}
+        self.assertLessEqual({"--summary", "--compare"}, names)
         self.assertLessEqual(names, offered(shell, "gpupool-run", "--"))
-
 
     @each_shell
     def test_shell_loads_installed_completions_for_each_program(self, shell):
