@@ -381,6 +381,26 @@ START_TEST(on_a_terminal_the_summary_is_on_and_an_interrupt_reaches_the_command_
 }
 END_TEST
 
+START_TEST(a_run_inside_another_one_leaves_the_summary_to_that_one)
+{
+	const char *words[] = {run_path, "--library=libgpupool.so", "sh", "-c",
+		"\"$0\" --library=libgpupool.so true; _GPUPOOL_RUN=1.2.3 \"$0\" --library=libgpupool.so true", run_path,
+		NULL};
+	int master, status;
+	pid_t pid;
+
+	run_out[0] = '\0';
+	master = start_on_terminal(words, &pid);
+	read_until(master, NULL);
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	close(master);
+	/* The third one of them has a variable that is not true. */
+	ck_assert_ptr_nonnull(strstr(run_out, "gpupool was loaded into true "));
+	ck_assert_ptr_null(strstr(strstr(run_out, "into true ") + 1, "into true "));
+	run_check_in(run_out, "gpupool was loaded into sh ");
+}
+END_TEST
+
 /* Runs a comparison on a terminal, whose output is then in run_out. Returns the exit status. */
 static int compare_on_terminal(const char *script)
 {
@@ -452,6 +472,7 @@ void run_add_wait_tests(TCase *tc)
 	tcase_add_test(tc, gpupool_run_does_not_wait_for_daemons_of_the_command);
 	tcase_add_test(tc, on_a_terminal_the_summary_is_on_and_an_interrupt_reaches_the_command_once);
 	tcase_add_test(tc, without_a_page_the_command_runs_without_a_summary);
+	tcase_add_test(tc, a_run_inside_another_one_leaves_the_summary_to_that_one);
 	tcase_add_test(tc, a_comparison_shows_its_progress_on_a_terminal);
 	tcase_add_test(tc, a_compared_command_that_reads_from_the_terminal_is_ended);
 	tcase_add_test(tc, print_env_does_not_print_the_variable_of_the_summary);

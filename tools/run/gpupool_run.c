@@ -335,7 +335,7 @@ static bool wants_summary(const struct request *request, const struct gp_config 
 {
 	if (!config->is_enabled || request->summary == SUMMARY_OFF)
 		return false;
-	return request->summary == SUMMARY_ON || (!run_is_quiet && isatty(STDERR_FILENO));
+	return request->summary == SUMMARY_ON || (!run_is_quiet && isatty(STDERR_FILENO) && !run_summary_is_nested());
 }
 
 static enum run_status start_with_summary(char **command)

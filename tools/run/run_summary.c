@@ -19,6 +19,8 @@
 
 enum { READ_TRIES = 100 };
 
+#define FILE_NAME "gpupool-run"
+
 static uint64_t now_ns(void)
 {
 	struct timespec now;
@@ -58,7 +60,7 @@ static int make_page(struct run_summary *summary)
 	char text[64];
 	int error;
 
-	summary->fd = memfd_create("gpupool-run", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	summary->fd = memfd_create(FILE_NAME, MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (summary->fd < 0)
 		return errno;
 	error = set_size(summary->fd);
@@ -83,6 +85,20 @@ static int make_page(struct run_summary *summary)
 close_fd:
 	close(summary->fd);
 	return error;
+}
+
+bool run_summary_is_nested(void)
+{
+	static const char wanted[] = "/memfd:" FILE_NAME " ";
+	const char *outer = getenv(GP_SUMMARY_VARIABLE);
+	char path[64], target[sizeof(wanted)] = "";
+	unsigned pid, fd;
+
+	if (!outer || sscanf(outer, "%u.%u.", &pid, &fd) != 2)
+		return false;
+	/* The variable stays in processes that outlive the other gpupool-run. */
+	snprintf(path, sizeof(path), "/proc/%u/fd/%u", pid, fd);
+	return readlink(path, target, sizeof(target) - 1) > 0 && strcmp(target, wanted) == 0;
 }
 
 bool run_summary_init(struct run_summary *summary)

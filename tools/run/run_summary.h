@@ -14,6 +14,9 @@ struct run_summary {
 	int fd;
 };
 
+/* True if another gpupool-run, from which this one was started, will print a summary. */
+bool run_summary_is_nested(void);
+
 /*
  * Creates the page and puts its name into the environment. Without a page the command runs as well: returns false after
  * a warning.
