@@ -100,6 +100,33 @@ static void killed(void)
 	raise(SIGKILL);
 }
 
+/* Writes untrue figures into every slot, or nothing but ones. */
+static void lie(bool is_plausible)
+{
+	struct gp_summary_page *page;
+
+	figures();
+	page = find_page();
+	if (!page)
+		exit(74);
+	memset(page, 0xff, sizeof(*page));
+	for (int i = 0; is_plausible && i < GP_SUMMARY_SLOTS; i++) {
+		page->slots[i].pid = (uint64_t)getpid() + (uint64_t)(i % 2);
+		page->slots[i].copies[1].stage = GP_SUMMARY_FINAL;
+	}
+	_exit(0);
+}
+
+static void lie_plausibly(void)
+{
+	lie(true);
+}
+
+static void lie_wildly(void)
+{
+	lie(false);
+}
+
 static void at_once(void)
 {
 	app_start();
@@ -176,6 +203,8 @@ const struct app_scenario app_scenarios[] = {
 	{"at-once", at_once},
 	{"exec", exec_self},
 	{"held", held},
+	{"lie-plausibly", lie_plausibly},
+	{"lie-wildly", lie_wildly},
 	{"children", children},
 	{"forked", forked},
 	{0},

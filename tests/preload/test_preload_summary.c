@@ -131,6 +131,21 @@ START_TEST(a_hundred_children_get_one_line_together)
 }
 END_TEST
 
+static const char *const lies[][2] = {
+	{"lie-plausibly", "\n  1 child         18 446 744 073 709 551 615 allocations, 100.0 % without the driver, "},
+	{"lie-wildly", ") but saw no CUDA\n  not counted     "},
+};
+
+START_TEST(untrue_figures_of_a_process_are_printed_within_bounds)
+{
+	run_summary(lies[_i][0], NULL);
+	ck_assert_int_eq(play_status, 0);
+	check_in(play_err, lies[_i][1]);
+	for (const char *c = play_err; *c; c++)
+		ck_assert_msg(*c == '\n' || (*c >= ' ' && *c <= '~'), "character %d in: %s", *c, play_err);
+}
+END_TEST
+
 static void compare(const char *types, const char *scenario, const char *devices)
 {
 	char option[32], library[PATH_MAX + 16], program[PATH_MAX], libraries[2 * PATH_MAX + 32];
@@ -304,6 +319,7 @@ static void add_run(TCase *tc)
 	ADD_ROWS_OF(tc, ends, the_summary_has_the_last_known_figures_after_each_kind_of_end);
 	tcase_add_test(tc, a_process_with_cuda_but_without_allocations_gets_one_line);
 	tcase_add_test(tc, a_hundred_children_get_one_line_together);
+	ADD_ROWS_OF(tc, lies, untrue_figures_of_a_process_are_printed_within_bounds);
 	tcase_add_test(tc, a_comparison_has_the_figures_of_all_processes_of_each_run);
 	tcase_add_test(tc, a_comparison_has_the_peak_that_the_driver_counts);
 	ADD_ROWS_OF(tc, strange_devices, a_comparison_has_no_peak_if_the_devices_are_not_those_of_nvml);
