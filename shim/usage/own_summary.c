@@ -35,8 +35,8 @@
 enum {
 	FIRST_MS = 50,
 	LAST_MS = 1000,
-	EXIT_WAIT_NS = 1000000,
-	EXIT_WAITS = 1000,
+	EXIT_WAIT_MS = 100,
+	EXIT_WAITS = 10,
 };
 
 /* The counters of the pools of ended contexts, and their highest peaks. */
@@ -193,22 +193,29 @@ static void write_figures(enum gp_summary_stage stage)
 	publish(&summary);
 }
 
-static void wait_for_exit(unsigned ms)
+/* Sleeps while the state stays as it is, at most for that time. A signal handler ends the sleep as well. */
+static void wait_in_state(enum exit_state state, unsigned ms)
 {
 	const struct timespec time = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
 
-	(void)syscall(SYS_futex, &exit_state, FUTEX_WAIT_PRIVATE, RUNNING, &time, NULL, 0);
+	(void)syscall(SYS_futex, &exit_state, FUTEX_WAIT_PRIVATE, (unsigned)state, &time, NULL, 0);
+}
+
+static void enter_state(enum exit_state state)
+{
+	atomic_store(&exit_state, state);
+	(void)syscall(SYS_futex, &exit_state, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
 
 static void *keep_current(void *unused)
 {
 	for (unsigned ms = FIRST_MS; atomic_load(&exit_state) == RUNNING; ms = ms * 2 < LAST_MS ? ms * 2 : LAST_MS) {
-		wait_for_exit(ms);
+		wait_in_state(RUNNING, ms);
 		if (atomic_load(&exit_state) == RUNNING)
 			write_figures(GP_SUMMARY_ALLOCATED);
 	}
 	write_figures(GP_SUMMARY_FINAL);
-	atomic_store(&exit_state, DONE);
+	enter_state(DONE);
 	return NULL;
 }
 
@@ -218,15 +225,13 @@ static void *keep_current(void *unused)
  */
 static void write_at_exit(void)
 {
-	const struct timespec wait = {0, EXIT_WAIT_NS};
 	int saved_errno = errno;
 
 	if (!has_thread || getpid() != owner)
 		return;
-	atomic_store(&exit_state, EXITING);
-	(void)syscall(SYS_futex, &exit_state, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+	enter_state(EXITING);
 	for (int i = 0; i < EXIT_WAITS && atomic_load(&exit_state) != DONE; i++)
-		nanosleep(&wait, NULL);
+		wait_in_state(EXITING, EXIT_WAIT_MS);
 	errno = saved_errno;
 }
 
