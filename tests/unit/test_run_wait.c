@@ -381,6 +381,24 @@ START_TEST(on_a_terminal_the_summary_is_on_and_an_interrupt_reaches_the_command_
 }
 END_TEST
 
+START_TEST(the_summary_of_an_interrupted_command_begins_a_line)
+{
+	const char *words[] = {run_path, "--library=libgpupool.so", "sh", "-c", "echo ready; exec sleep 1000", NULL};
+	int master, status;
+	pid_t pid;
+
+	run_out[0] = '\0';
+	master = start_on_terminal(words, &pid);
+	read_until(master, "ready");
+	ck_assert_int_eq(write(master, "\003", 1), 1);
+	read_until(master, NULL);
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	close(master);
+	ck_assert_msg(WIFSIGNALED(status) && WTERMSIG(status) == SIGINT, "status 0x%x", status);
+	run_check_in(run_out, "^C\r\ngpupool was loaded into sh ");
+}
+END_TEST
+
 START_TEST(a_run_inside_another_one_leaves_the_summary_to_that_one)
 {
 	const char *words[] = {run_path, "--library=libgpupool.so", "sh", "-c",
@@ -472,6 +490,7 @@ void run_add_wait_tests(TCase *tc)
 	tcase_add_test(tc, gpupool_run_does_not_wait_for_daemons_of_the_command);
 	tcase_add_test(tc, on_a_terminal_the_summary_is_on_and_an_interrupt_reaches_the_command_once);
 	tcase_add_test(tc, without_a_page_the_command_runs_without_a_summary);
+	tcase_add_test(tc, the_summary_of_an_interrupted_command_begins_a_line);
 	tcase_add_test(tc, a_run_inside_another_one_leaves_the_summary_to_that_one);
 	tcase_add_test(tc, a_comparison_shows_its_progress_on_a_terminal);
 	tcase_add_test(tc, a_compared_command_that_reads_from_the_terminal_is_ended);

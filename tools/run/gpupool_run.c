@@ -10,9 +10,11 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/config.h"
@@ -351,6 +353,9 @@ static enum run_status start_with_summary(char **command)
 		return RUN_FAILED;
 	if (child.error)
 		return run_cannot_start(*command, child.error);
+	/* The terminal has shown "^C" in this line. */
+	if (WIFSIGNALED(child.status) && WTERMSIG(child.status) == SIGINT && isatty(STDERR_FILENO))
+		fputc('\n', stderr);
 	run_summary_print(&summary, *command, child.pid);
 	run_end_like(&child);
 }
