@@ -51,6 +51,9 @@ enum gp_config_reuse { GP_CONFIG_REUSE_AUTO, GP_CONFIG_REUSE_ORDERED, GP_CONFIG_
  */
 enum gp_config_yield { GP_CONFIG_YIELD_OFF, GP_CONFIG_YIELD_ON, GP_CONFIG_YIELD_ALL };
 
+/* The memory pools of frameworks (own_pools.def). */
+enum gp_config_own_pools { GP_CONFIG_OWN_POOLS_ON, GP_CONFIG_OWN_POOLS_OFF };
+
 enum gp_config_source { GP_CONFIG_DEFAULT, GP_CONFIG_ENVIRONMENT };
 
 struct gp_config {
@@ -75,6 +78,7 @@ struct gp_config {
 	char report[GP_CONFIG_VALUE_SIZE];      /* "exit" or "summary", with or without ":FILE"; or empty */
 	char oom_file[GP_CONFIG_VALUE_SIZE];    /* "auto", "off", or a file as gp_file_expand() takes it */
 	char runtime_dir[GP_CONFIG_VALUE_SIZE]; /* empty if not set */
+	enum gp_config_own_pools own_pools;
 
 	/* The reason, in one line, for a limit of zero because its text could not be read; or empty. */
 	char limit_error[GP_CONFIG_MESSAGE_SIZE], pinned_limit_error[GP_CONFIG_MESSAGE_SIZE];

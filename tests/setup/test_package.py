@@ -80,6 +80,9 @@ def check_commands(prefix, python, env, demo, version):
     expect(sum(device["hits"] for device in status["devices"]) > 0, "the pool served nothing: %s" % status)
     text = "import gpupool; print(gpupool.version(), gpupool.is_active())"
     expect(run(gpupool_run, python, "-c", text, env=env).split() == [version, "True"], "`import gpupool` found no pool")
+    text = "import sys; print(type(sys.meta_path[0]).__module__)"
+    expect(run(gpupool_run, "-q", "--own-pools=off", python, "-c", text, env=env).split() == ["gpupool_own_pools"],
+           "gpupool-run --own-pools=off found no start-up hook")
 
 
 def test_tarball(files, package, check):

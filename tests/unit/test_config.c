@@ -135,7 +135,8 @@ START_TEST(every_variable_is_parsed_and_its_text_is_kept_as_typed)
 		"GPUPOOL_YIELD=off", "GPUPOOL_LOG=debug", "GPUPOOL_LOG_FILE=/tmp/%p.%h.%r.%j.%u.log",
 		"GPUPOOL_RECORD=/tmp/%%%j/%r.rec", "GPUPOOL_STACKS=12,sample=100", "GPUPOOL_DEBUG=off",
 		"GPUPOOL_REGIONS=nvtx,thread=io*,lib=libfft.so*:fft", "GPUPOOL_REPORT=exit:/tmp/%p.txt",
-		"GPUPOOL_OOM_FILE=/tmp/%p.oom", "GPUPOOL_SOCKET=off", "GPUPOOL_RUNTIME_DIR=/run/x", NULL};
+		"GPUPOOL_OOM_FILE=/tmp/%p.oom", "GPUPOOL_SOCKET=off", "GPUPOOL_RUNTIME_DIR=/run/x",
+		"GPUPOOL_OWN_POOLS=off", NULL};
 	uint64_t bytes;
 
 	ck_assert_uint_eq(LENGTH(environment), GP_OPTION_COUNT + 1);
@@ -177,6 +178,7 @@ START_TEST(every_variable_is_parsed_and_its_text_is_kept_as_typed)
 	ck_assert_str_eq(config.regions.rules[2].name, "fft");
 	ck_assert_str_eq(config.report, "exit:/tmp/%p.txt");
 	ck_assert_str_eq(config.runtime_dir, "/run/x");
+	ck_assert_int_eq(config.own_pools, GP_CONFIG_OWN_POOLS_OFF);
 	check_texts(environment);
 }
 END_TEST

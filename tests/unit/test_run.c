@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "common/config.h"
+#include "common/own_pools.h"
 #include "test_run.h"
 #include "tests/suite.h"
 
@@ -596,6 +597,20 @@ START_TEST(the_man_pages_describe_every_option_and_its_default)
 }
 END_TEST
 
+START_TEST(the_man_page_lists_every_switch_of_own_pools)
+{
+	run_read_text(man_pages[1], run_out);
+	for (int i = 0; i < GP_OWN_POOL_COUNT; i++) {
+		const struct gp_own_pool *row = &gp_own_pools[i];
+		char wanted[128];
+
+		snprintf(wanted, sizeof(wanted), "\n.It %s Ta Ev %s Ns = Ns Cm %.*s\n", row->framework, row->variable,
+			(int)gp_own_pool_value_length(row), row->values);
+		run_check_in(run_out, wanted);
+	}
+}
+END_TEST
+
 static void add_tests(TCase *tc)
 {
 	tcase_add_test(tc, gpupool_run_starts_the_program_with_the_library_first_and_the_options_set);
@@ -626,8 +641,10 @@ static void add_tests(TCase *tc)
 	tcase_add_loop_test(tc, a_library_of_a_copied_installation_that_another_user_could_have_planted_is_not_used, 0,
 		LENGTH(planted_in_copy));
 	tcase_add_test(tc, a_group_writable_default_library_is_used_if_gpupool_run_is_group_writable);
-	if (man_pages[0])
+	if (man_pages[0]) {
 		tcase_add_test(tc, the_man_pages_describe_every_option_and_its_default);
+		tcase_add_test(tc, the_man_page_lists_every_switch_of_own_pools);
+	}
 }
 
 int main(int argc, char **argv)
@@ -653,5 +670,6 @@ int main(int argc, char **argv)
 	run_add_program_tests(tc);
 	run_add_wait_tests(tc);
 	run_add_compare_tests(tc);
+	run_add_pools_tests(tc);
 	return suite_run(suite);
 }

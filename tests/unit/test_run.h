@@ -38,8 +38,9 @@ int run_launcher(const char *const *words);
 
 void run_check_in(const char *text, const char *part);
 
-/* The tests of test_run_program.c, test_run_wait.c and test_run_compare.c. */
+/* The tests of test_run_program.c, test_run_pools.c, test_run_wait.c and test_run_compare.c. */
 void run_add_program_tests(TCase *tc);
+void run_add_pools_tests(TCase *tc);
 void run_add_wait_tests(TCase *tc);
 void run_add_compare_tests(TCase *tc);
 

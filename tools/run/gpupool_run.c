@@ -19,6 +19,7 @@
 
 #include "common/config.h"
 #include "run_compare.h"
+#include "run_pools.h"
 #include "run_preload.h"
 #include "run_program.h"
 #include "run_record.h"
@@ -94,6 +95,8 @@ static void print_help(void)
 			is_switch(option) ? "[=" : "=", option->values, is_switch(option) ? "]" : "", option->help,
 			option->variable, *option->default_text ? option->default_text : "not set");
 	}
+	puts("");
+	run_pools_help();
 	puts("\n"
 	     "  --compare[=TYPES]\n"
 	     "                   run CMD without gpupool and then with it, once for each pool type\n"
@@ -266,7 +269,7 @@ static void print_export(const char *name, const char *value)
 	puts("'");
 }
 
-static enum run_status print_environment(const struct request *request)
+static enum run_status print_environment(const struct request *request, const struct gp_config *config)
 {
 	for (int i = 0; i < GP_OPTION_COUNT; i++) {
 		const char *value = getenv(gp_config_options[i].variable);
@@ -278,6 +281,8 @@ static enum run_status print_environment(const struct request *request)
 		print_export(INJECTION, getenv(INJECTION));
 	if (request->has_asan)
 		print_export(ASAN_OPTIONS, getenv(ASAN_OPTIONS));
+	if (config->own_pools == GP_CONFIG_OWN_POOLS_OFF)
+		run_pools_print(print_export);
 	if (fflush(stdout) == EOF) {
 		run_error(NULL, "cannot print: %s.", strerror(errno));
 		return RUN_FAILED;
@@ -323,6 +328,8 @@ static enum run_status prepare(struct request *request, const struct gp_config *
 		status = set_asan_options();
 	if (status == RUN_OK)
 		status = run_record_check(config);
+	if (status == RUN_OK && config->own_pools == GP_CONFIG_OWN_POOLS_OFF)
+		status = run_pools_off();
 	if (status == RUN_OK)
 		status = set_preload(library);
 	if (status == RUN_OK)
@@ -416,5 +423,5 @@ int main(int argc, char **argv)
 		return status;
 	if (request.compares)
 		return compare(&request, &config, before);
-	return request.print_env ? print_environment(&request) : start(&request, &config);
+	return request.print_env ? print_environment(&request, &config) : start(&request, &config);
 }

@@ -25,6 +25,7 @@
 #endif
 
 #define LIBRARY    "libgpupool.so"
+#define HOOK       "own_pools.zip"
 #define SEPARATORS " :" /* of LD_PRELOAD */
 
 static char *or_die(char *text)
@@ -116,21 +117,29 @@ static bool is_same_file(const char *a, const char *b)
 	       a_stat.st_dev == b_stat.st_dev;
 }
 
-/* Returns the path of the library below this copy's prefix, or NULL if it is missing, untrusted, or the default. */
-static char *find_beside(const char *prefix, const char *relative)
+/* A file that belongs to this program. */
+struct own_file {
+	const char *name;
+	const char *build_folder; /* in a build tree, beside the folder of this program */
+	const char *configured;   /* its path at the configured prefix */
+	const char *next;         /* what to do if another user could have planted the file */
+};
+
+/* Returns the path of the file below this copy's prefix, or NULL if it is missing, untrusted, or the default. */
+static char *find_beside(const char *prefix, const char *relative, const struct own_file *file)
 {
-	char *path = format_text("%s/%s/" LIBRARY, prefix, relative);
+	char *path = format_text("%s/%s/%s", prefix, relative, file->name);
 	char *which = NULL;
 	const char *why;
 
 	if (access(path, F_OK) < 0)
 		goto free_path;
 	/* The configured path is used without these checks. */
-	if (is_same_file(path, GPUPOOL_LIBDIR "/" LIBRARY))
+	if (is_same_file(path, file->configured))
 		goto free_path;
 	why = find_untrusted(path, strlen(prefix), &which);
 	if (why)
-		run_warn("if you trust it, name it with --library=PATH.", "%s is not used: %s %s.", path, which, why);
+		run_warn(file->next, "%s is not used: %s %s.", path, which, why);
 	free(which);
 	if (!why)
 		return path;
@@ -153,16 +162,32 @@ static bool find_prefix(int depth, char prefix[static PATH_MAX])
 	return true;
 }
 
-char *run_library_default(void)
+static char *find_own_file(const struct own_file *file)
 {
 	char prefix[PATH_MAX];
 	char *path = NULL;
 
 	if (find_prefix(1, prefix))
-		path = find_beside(prefix, "shim");
+		path = find_beside(prefix, file->build_folder, file);
 	if (!path && *GPUPOOL_RELATIVE_LIBDIR && find_prefix(GPUPOOL_BINDIR_DEPTH, prefix))
-		path = find_beside(prefix, GPUPOOL_RELATIVE_LIBDIR);
-	return path ? path : format_text("%s", GPUPOOL_LIBDIR "/" LIBRARY);
+		path = find_beside(prefix, GPUPOOL_RELATIVE_LIBDIR, file);
+	return path ? path : format_text("%s", file->configured);
+}
+
+char *run_library_default(void)
+{
+	static const struct own_file library = {
+		LIBRARY, "shim", GPUPOOL_LIBDIR "/" LIBRARY, "if you trust it, name it with --library=PATH."};
+
+	return find_own_file(&library);
+}
+
+char *run_hook_default(void)
+{
+	static const struct own_file hook = {
+		HOOK, "tools", GPUPOOL_LIBDIR "/" HOOK, "correct the owner and the mode, or install gpupool again."};
+
+	return find_own_file(&hook);
 }
 
 char *run_library_absolute(const char *path)

@@ -15,6 +15,12 @@
  */
 char *run_library_default(void);
 
+/*
+ * Returns the path of the start-up hook for Python that belongs to this program, found in the same way: an archive of
+ * Python modules.
+ */
+char *run_hook_default(void);
+
 /* Returns an absolute path, since the program may change its directory. Symbolic links are kept. */
 char *run_library_absolute(const char *path);
 
