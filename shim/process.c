@@ -29,6 +29,7 @@
 #include "shim/record/record.h"
 #include "shim/trace/alloc_info.h"
 #include "shim/usage/exit_report.h"
+#include "shim/usage/frameworks.h"
 #include "shim/usage/own_summary.h"
 
 _Atomic int gp_process_mode;
@@ -160,6 +161,7 @@ static void start(void)
 	if (r)
 		gp_log(GP_LOG_WARN, "GPUPOOL_STACKS: cannot take call stacks: %s (error %d)",
 			r == -ENOENT ? "libgcc_s.so.1 is missing" : "out of host memory", -r);
+	gp_frameworks_start();
 	gp_exit_report_start(gp_state.config.report);
 	gp_own_summary_start();
 	start_socket();

@@ -27,6 +27,7 @@
 #include "shim/reclaim/reclaim.h"
 #include "shim/record/record.h"
 #include "shim/trace/module.h"
+#include "shim/usage/frameworks.h"
 #include "shim/usage/leaks.h"
 #include "shim/usage/round_json.h"
 #include "shim/usage/totals.h"
@@ -129,6 +130,7 @@ static int answer_status(int argc, char **argv, struct gp_json *out)
 	gp_json_u64(out, "defer_scopes", atomic_load(&gp_scope_defers));
 	gp_json_i64(out, "regions", gp_region_count());
 	gp_json_string(out, "bypass", gp_slow_path_is_any(GP_SLOW_PATH_BYPASS) ? "the driver has shut down" : NULL);
+	gp_frameworks_write(out);
 	gp_debug_write_status(out);
 	gp_json_array_begin(out, "devices");
 	for (int i = 0; i < GP_DEVICES_MAX; i++)

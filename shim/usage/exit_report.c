@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "common/file.h"
+#include "frameworks.h"
 #include "leaks.h"
 #include "own_summary.h"
 #include "shim/base/log.h"
@@ -112,6 +113,14 @@ static void print_totals(void)
 	print_totals_of("pinned memory", &totals.stats);
 }
 
+static void print_own_pool(void)
+{
+	const char *framework = gp_frameworks_own_pool();
+
+	if (framework)
+		print("  %s's own pool was in front of gpupool; gpupool-run --own-pools=off turns it off", framework);
+}
+
 static void print_debug(void)
 {
 	struct gp_debug_stats stats;
@@ -190,6 +199,7 @@ static void *report(void *unused)
 		print("at exit the program holds %s in %" PRIu64 " block%s", gp_amount_text(bytes, leaks.bytes),
 			leaks.n_blocks, plural(leaks.n_blocks));
 		print_totals();
+		print_own_pool();
 		print_debug();
 		print_sites(&leaks);
 		print_callers(&leaks);

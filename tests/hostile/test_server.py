@@ -102,6 +102,7 @@ def steering_texts(schema):
         settings=[texts("name", "value", "source")], regions=[texts("name", device=0, used_bytes=1)],
         pools=[texts("kind", device=0, n_segments=1, segments=[texts("address", blocks=[[512, STEERING]])])],
         last=texts("cause", "kind", asked_bytes=1, rounds=[texts("name")], frames=[[0, 1]]),
+        frameworks=[texts("name", "library", "switch", own_pool=True)],
         reports=[texts("what", "seen", "block", "kind", "bytes", times=1)])
 
 

@@ -328,6 +328,19 @@ START_TEST(status_shows_the_steps_that_served_allocations_and_their_times)
 }
 END_TEST
 
+START_TEST(status_names_frameworks_whose_own_pool_is_in_front)
+{
+	peer_start(PEER_ANSWERS, "{\"schema\":\"gpupool.status/1\",\"frameworks\":["
+				 "{\"name\":\"PyTorch\",\"own_pool\":true},{\"name\":\"CuPy\",\"own_pool\":false},"
+				 "{\"name\":\"RMM\",\"own_pool\":null},{\"name\":\"a\\nb\",\"own_pool\":true},3,{}]}");
+	ck_assert_int_eq(STAT("status"), 0);
+	stat_check_in(stat_out, "\nPyTorch's own pool is in front of gpupool (gpupool-run --own-pools=off)\n"
+				"a?b's own pool is in front of gpupool (gpupool-run --own-pools=off)\n");
+	ck_assert_ptr_null(strstr(stat_out, "CuPy"));
+	ck_assert_ptr_null(strstr(stat_out, "RMM"));
+}
+END_TEST
+
 START_TEST(control_characters_of_a_process_never_reach_the_terminal)
 {
 	static const char answer[] = "{\"schema\":\"gpupool.status/1\",\"command\":\"a\\u001b[31m\\u0007\\u009b\\u202e"
@@ -585,6 +598,7 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc, an_answer_with_too_many_values_is_refused_before_it_is_parsed, 0, LENGTH(values));
 	tcase_add_test(tc, the_blocks_table_has_a_region_column_if_a_block_belongs_to_a_region);
 	tcase_add_test(tc, status_shows_the_steps_that_served_allocations_and_their_times);
+	tcase_add_test(tc, status_names_frameworks_whose_own_pool_is_in_front);
 	tcase_add_test(tc, control_characters_of_a_process_never_reach_the_terminal);
 	tcase_add_test(tc, having_no_process_to_ask_has_its_own_exit_code);
 	tcase_add_test(tc, a_process_that_has_ended_is_reported_as_ended);

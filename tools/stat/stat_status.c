@@ -267,6 +267,21 @@ static void print_debug(const json_t *debug)
 		errors ? "; gpupool-stat debug shows them" : "");
 }
 
+/* Names the frameworks that take their memory from gpupool through a pool of their own. */
+static void print_own_pools(const json_t *frameworks)
+{
+	const json_t *framework;
+	char name[64];
+	size_t i;
+
+	json_array_foreach(frameworks, i, framework) {
+		if (!json_is_true(json_object_get(framework, "own_pool")))
+			continue;
+		stat_clean(name, sizeof(name), stat_reply_text(framework, "name"));
+		printf("%s's own pool is in front of gpupool (gpupool-run --own-pools=off)\n", name);
+	}
+}
+
 /* Writes ", backend managed", with the backend of the first device, or "" if it is the default, "device". */
 static void name_backend(char text[static STAT_TEXT_MAX], const json_t *reply)
 {
@@ -294,6 +309,7 @@ static void print_facts(const json_t *reply)
 		puts("flushes of freed memory are deferred");
 	if (stat_reply_u64_or_0(reply, "regions"))
 		printf("regions: %" PRIu64 "; gpupool-stat region shows them\n", stat_reply_u64_or_0(reply, "regions"));
+	print_own_pools(json_object_get(reply, "frameworks"));
 	print_debug(json_object_get(reply, "debug"));
 	if (!bypass)
 		return;
