@@ -17,7 +17,7 @@ enum {
 };
 
 enum gp_own_pool_seen { GP_OWN_POOL_CALLS, GP_OWN_POOL_LOADED };
-enum gp_own_pool_when { GP_OWN_POOL_ALWAYS, GP_OWN_POOL_MAYBE };
+enum gp_own_pool_when { GP_OWN_POOL_ALWAYS, GP_OWN_POOL_MAYBE, GP_OWN_POOL_DELAYS };
 enum gp_own_pool_how { GP_OWN_POOL_VARIABLE, GP_OWN_POOL_PYTHON };
 
 /* A row of own_pools.def. */

@@ -88,7 +88,7 @@ static void write_framework(struct gp_json *out, unsigned i, const char *library
 	gp_json_object_begin(out, NULL);
 	gp_json_string(out, "name", row->framework);
 	gp_json_string(out, "library", library);
-	if (row->when == GP_OWN_POOL_MAYBE && !is_off(i))
+	if (row->when != GP_OWN_POOL_ALWAYS && !is_off(i))
 		gp_json_null(out, "own_pool");
 	else
 		gp_json_bool(out, "own_pool", !is_off(i));

@@ -35,6 +35,17 @@ static void check_elf(const struct run_elf *elf)
 	FUZZ_CHECK(run_elf_is_compatible(elf, elf), "the file is not compatible with itself");
 }
 
+static void check_texts(int fd, const struct run_elf *elf)
+{
+	char name[RUN_ELF_NAME_MAX], path[64];
+
+	FUZZ_CHECK(!run_elf_find_needed(fd, elf, "lib", name) ||
+			   (!strncmp(name, "lib", 3) && memchr(name, '\0', sizeof(name))),
+		"a needed library is not found by its beginning");
+	FUZZ_CHECK(!run_elf_read_run_path(fd, elf, path, sizeof(path)) || memchr(path, '\0', sizeof(path)),
+		"the directories are not terminated");
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct run_elf elf;
@@ -47,6 +58,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		check_elf(&elf);
 		FUZZ_CHECK(!run_elf_needs(fd, &elf, "libasan.so") || memmem(data, size, "libasan.so", 10),
 			"a needed library is found that the file does not name");
+		check_texts(fd, &elf);
 	}
 	return 0;
 }

@@ -74,7 +74,7 @@ def is_in_order(path, target, order, apart=()):
 
 def is_allowed(path, target):
     room, other = path.split(os.sep)[0], target.split(os.sep)[0]
-    if other in BELOW[room] or (room == "shim" and target == PUBLIC):
+    if other in BELOW[room] or (room in ("shim", "tools") and target == PUBLIC):
         return True
     if room == "tools" and other == "pool":
         return os.path.dirname(path) == POOL_TOOLS or target.endswith(".def")

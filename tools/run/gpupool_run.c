@@ -19,8 +19,10 @@
 
 #include "common/config.h"
 #include "run_compare.h"
+#include "run_doctor.h"
 #include "run_pools.h"
 #include "run_preload.h"
+#include "run_probe.h"
 #include "run_program.h"
 #include "run_record.h"
 #include "run_say.h"
@@ -32,8 +34,9 @@
 
 enum {
 	/* Above every character; the options of config.def follow. */
-	OPTION_LIBRARY = 256,
-	OPTION_COMPARE,
+	OPTION_COMPARE = 256,
+	OPTION_DOCTOR,
+	OPTION_LIBRARY,
 	OPTION_PRINT_ENV,
 	OPTION_SUMMARY,
 	OPTION_VERSION,
@@ -43,6 +46,7 @@ enum {
 struct request {
 	const char *library; /* the option's value, or NULL */
 	char *path;          /* of the library, once it has been found */
+	bool is_doctor;
 	bool print_env;
 	bool is_done;   /* --help or --version was printed */
 	bool has_asan;  /* the command needs the address sanitizer's library */
@@ -54,6 +58,7 @@ struct request {
 
 static const struct option own_options[] = {
 	{"compare", optional_argument, NULL, OPTION_COMPARE},
+	{"doctor", no_argument, NULL, OPTION_DOCTOR},
 	{"library", required_argument, NULL, OPTION_LIBRARY},
 	{"print-env", no_argument, NULL, OPTION_PRINT_ENV},
 	{"quiet", no_argument, NULL, 'q'},
@@ -87,6 +92,7 @@ static void print_help(void)
 	puts("usage: gpupool-run [options] [--] CMD [ARG...]\n"
 	     "       gpupool-run [options] --compare[=TYPES] CMD [ARG...]\n"
 	     "       gpupool-run [options] --print-env\n"
+	     "       gpupool-run [options] --doctor [CMD]\n"
 	     "\n"
 	     "Starts CMD with its GPU memory taken from a pool.\n");
 	for (int i = 0; i < GP_OPTION_COUNT; i++) {
@@ -101,6 +107,8 @@ static void print_help(void)
 	     "  --compare[=TYPES]\n"
 	     "                   run CMD without gpupool and then with it, once for each pool type\n"
 	     "                   in TYPES (as in split,vmm), and print a table\n"
+	     "  --doctor         start nothing, and check what CMD needs: each line is good or\n"
+	     "                   says what to do\n"
 	     "  --library=PATH   the library to preload\n"
 	     "  --print-env      print the environment as shell commands, and start nothing\n"
 	     "  --summary[=on|off]\n"
@@ -173,6 +181,9 @@ static enum run_status take_option(struct request *request, int option, const ch
 	case OPTION_COMPARE:
 		request->compares = true;
 		return optarg ? run_compare_parse(&request->compare, optarg) : RUN_OK;
+	case OPTION_DOCTOR:
+		request->is_doctor = true;
+		return RUN_OK;
 	case OPTION_LIBRARY:
 		request->library = optarg;
 		return RUN_OK;
@@ -200,6 +211,18 @@ static enum run_status take_option(struct request *request, int option, const ch
 	}
 }
 
+static enum run_status check_usage(const struct request *request)
+{
+	if (request->is_doctor && request->print_env) {
+		run_error("use one of them; see gpupool-run --help.", "--doctor and --print-env are two questions.");
+		return RUN_USAGE;
+	}
+	if (request->command || request->print_env || request->is_doctor)
+		return RUN_OK;
+	run_error("gpupool-run [options] CMD [ARG...]; see gpupool-run --help.", "there is no CMD to start.");
+	return RUN_USAGE;
+}
+
 static enum run_status parse_options(int argc, char **argv, struct request *request)
 {
 	struct option options[OWN_OPTIONS + GP_OPTION_COUNT + 1];
@@ -215,11 +238,7 @@ static enum run_status parse_options(int argc, char **argv, struct request *requ
 		status = take_option(request, option, argv[optind - 1]);
 	}
 	request->command = optind < argc ? argv + optind : NULL;
-	if (status == RUN_OK && !request->is_done && !request->command && !request->print_env) {
-		run_error("gpupool-run [options] CMD [ARG...]; see gpupool-run --help.", "there is no CMD to start.");
-		return RUN_USAGE;
-	}
-	return status;
+	return status == RUN_OK && !request->is_done ? check_usage(request) : status;
 }
 
 static void report_variable(void *arg, const struct gp_config_report *report)
@@ -316,6 +335,15 @@ static enum run_status set_asan_options(void)
 	return RUN_OK;
 }
 
+static enum run_status turn_pools_off(void)
+{
+	enum run_status status = run_pools_off();
+
+	if (status == RUN_OK)
+		run_pools_say();
+	return status;
+}
+
 static enum run_status prepare(struct request *request, const struct gp_config *config)
 {
 	struct run_elf elf;
@@ -329,7 +357,7 @@ static enum run_status prepare(struct request *request, const struct gp_config *
 	if (status == RUN_OK)
 		status = run_record_check(config);
 	if (status == RUN_OK && config->own_pools == GP_CONFIG_OWN_POOLS_OFF)
-		status = run_pools_off();
+		status = turn_pools_off();
 	if (status == RUN_OK)
 		status = set_preload(library);
 	if (status == RUN_OK)
@@ -410,9 +438,12 @@ int main(int argc, char **argv)
 	static char **before;
 	enum run_status status;
 
+	if (argc && !strcmp(argv[0], RUN_PROBE_NAME))
+		return run_probe_main(argv + 1);
 	before = run_environment_copy();
 	status = parse_options(argc, argv, &request);
-
+	if (status == RUN_OK && !request.is_done && request.is_doctor)
+		return run_doctor(request.library, request.command ? *request.command : NULL);
 	if (status == RUN_OK && !request.is_done)
 		status = check_environment(&config);
 	if (status == RUN_OK && !request.is_done && request.compares)

@@ -206,21 +206,63 @@ static bool find_offset(const struct dynamic *dynamic, uint64_t address, uint64_
 	return false;
 }
 
+/* Finds the dynamic section and the offset of its strings, in a file of this program's class and byte order. */
+static bool find_strings(int fd, const struct run_elf *elf, struct dynamic *ret_dynamic, uint64_t *ret_offset)
+{
+	uint64_t index = 0, address;
+
+	return elf->class == (sizeof(void *) == 8 ? ELFCLASS64 : ELFCLASS32) && elf->data == NATIVE_DATA &&
+	       find_dynamic(fd, ret_dynamic) && next_entry(ret_dynamic, DT_STRTAB, &index, &address) &&
+	       find_offset(ret_dynamic, address, ret_offset);
+}
+
+/* Reads the string at an offset among the strings. False if it is longer than size - 1, or if the file ends in it. */
+static bool read_string(int fd, uint64_t strings, uint64_t at, char *text, size_t size)
+{
+	uint64_t offset;
+	ssize_t n;
+
+	if (__builtin_add_overflow(strings, at, &offset) || offset > INT64_MAX - size)
+		return false;
+	n = pread(fd, text, size, (off_t)offset);
+	return n > 0 && memchr(text, '\0', (size_t)n);
+}
+
+bool run_elf_find_needed(int fd, const struct run_elf *elf, const char *beginning, char name[static RUN_ELF_NAME_MAX])
+{
+	uint64_t index = 0, strings, at;
+	struct dynamic dynamic;
+
+	if (!find_strings(fd, elf, &dynamic, &strings))
+		return false;
+	while (next_entry(&dynamic, DT_NEEDED, &index, &at))
+		if (read_string(fd, strings, at, name, RUN_ELF_NAME_MAX) &&
+			strncmp(name, beginning, strlen(beginning)) == 0)
+			return true;
+	return false;
+}
+
 bool run_elf_needs(int fd, const struct run_elf *elf, const char *beginning)
 {
-	uint64_t index = 0, address, strings, name;
-	size_t length = strlen(beginning);
-	struct dynamic dynamic;
-	char text[64];
+	char name[RUN_ELF_NAME_MAX];
 
-	if (elf->class != (sizeof(void *) == 8 ? ELFCLASS64 : ELFCLASS32) || elf->data != NATIVE_DATA ||
-		length > sizeof(text) || !find_dynamic(fd, &dynamic) ||
-		!next_entry(&dynamic, DT_STRTAB, &index, &address) || !find_offset(&dynamic, address, &strings))
+	return run_elf_find_needed(fd, elf, beginning, name);
+}
+
+bool run_elf_read_run_path(int fd, const struct run_elf *elf, char *text, size_t size)
+{
+	static const int64_t tags[] = {DT_RUNPATH, DT_RPATH};
+	uint64_t strings, at;
+	struct dynamic dynamic;
+
+	if (!find_strings(fd, elf, &dynamic, &strings))
 		return false;
-	for (index = 0; next_entry(&dynamic, DT_NEEDED, &index, &name);)
-		if (!__builtin_add_overflow(strings, name, &address) && read_at(fd, text, length, address) == 0 &&
-			memcmp(text, beginning, length) == 0)
-			return true;
+	for (size_t i = 0; i < sizeof(tags) / sizeof(*tags); i++) {
+		uint64_t index = 0;
+
+		if (next_entry(&dynamic, tags[i], &index, &at))
+			return read_string(fd, strings, at, text, size);
+	}
 	return false;
 }
 

@@ -5,7 +5,10 @@
 /* Reads from the headers of an ELF file whether a library can be preloaded into it. */
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+
+enum { RUN_ELF_NAME_MAX = 256 };
 
 struct run_elf {
 	uint8_t class;    /* ELFCLASS32, ELFCLASS64 */
@@ -24,6 +27,12 @@ int run_elf_read(int fd, struct run_elf *ret_elf);
  * damaged file, and for a file of another class or byte order, whose needs are not read.
  */
 bool run_elf_needs(int fd, const struct run_elf *elf, const char *beginning);
+
+/* As run_elf_needs; also returns the whole name. */
+bool run_elf_find_needed(int fd, const struct run_elf *elf, const char *beginning, char name[static RUN_ELF_NAME_MAX]);
+
+/* Reads the directories that the file names for its libraries (DT_RUNPATH, or DT_RPATH). False if it names none. */
+bool run_elf_read_run_path(int fd, const struct run_elf *elf, char *text, size_t size);
 
 /* True if both files can be loaded into one process: same class, byte order and machine. */
 bool run_elf_is_compatible(const struct run_elf *a, const struct run_elf *b);

@@ -124,7 +124,7 @@ static void append_frameworks(char *text, size_t size, enum gp_own_pool_how how)
 				text + n, size - n, "%s%s", n == first ? "" : ", ", gp_own_pools[i].framework);
 }
 
-static void say_what_is_off(void)
+void run_pools_say(void)
 {
 	char by_variable[256] = "", in_python[64] = "";
 
@@ -142,8 +142,6 @@ enum run_status run_pools_off(void)
 		status = set_hook();
 	if (status == RUN_OK)
 		status = set_switches();
-	if (status == RUN_OK)
-		say_what_is_off();
 	return status;
 }
 

@@ -284,6 +284,39 @@ enum run_status run_program_check(const char *command, const struct run_elf *lib
 	return check_file(path, library, 0, ret_has_asan);
 }
 
+/* Follows the first line of a script one step. False if the file is not a script. */
+static bool follow_script(const char *path, char next[static PATH_MAX])
+{
+	char line[FIRST_LINE_SIZE], *interpreter, *argument, *program;
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -1 : read(fd, line, sizeof(line) - 1);
+
+	if (fd >= 0)
+		close(fd);
+	line[n > 0 ? n : 0] = '\0';
+	if (strncmp(line, "#!", 2) != 0)
+		return false;
+	split_first_line(line, &interpreter, &argument);
+	if (!*interpreter)
+		return false;
+	snprintf(next, PATH_MAX, "%s", interpreter);
+	if (strcmp(base_name(interpreter), "env") != 0)
+		return true;
+	program = find_env_program(argument);
+	return !program || find_command(program, next);
+}
+
+bool run_program_find(const char *command, char path[static PATH_MAX])
+{
+	char next[PATH_MAX];
+
+	if (!find_command(command, path))
+		return false;
+	for (int i = 0; i < SCRIPTS_MAX && follow_script(path, next); i++)
+		strcpy(path, next);
+	return access(path, R_OK) == 0;
+}
+
 void run_program_warn(const char *command)
 {
 	static const char *const names[] = {"docker", "podman", "nerdctl", "apptainer", "singularity", "kubectl",

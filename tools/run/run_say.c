@@ -13,6 +13,12 @@
 #define INDENT  ((int)strlen(PROGRAM))
 
 bool run_is_quiet;
+static const struct run_listener *listener;
+
+void run_listen(const struct run_listener *new_listener)
+{
+	listener = new_listener;
+}
 
 /* Replaces control characters: names of files and values must not control the terminal. */
 static void print_clean(const char *text)
@@ -32,11 +38,17 @@ static void print_message(const char *next, const char *format, va_list args)
 {
 	char *text;
 
-	fputs(PROGRAM, stderr);
-	if (vasprintf(&text, format, args) >= 0) {
-		print_clean(text);
+	if (vasprintf(&text, format, args) < 0)
+		text = NULL;
+	if (listener) {
+		listener->take(listener->arg, text ? text : "out of memory", next);
 		free(text);
+		return;
 	}
+	fputs(PROGRAM, stderr);
+	if (text)
+		print_clean(text);
+	free(text);
 	fputc('\n', stderr);
 	if (next) {
 		fprintf(stderr, "%*sNext: ", INDENT, "");
@@ -58,7 +70,7 @@ void run_warn(const char *next, const char *format, ...)
 {
 	va_list args;
 
-	if (run_is_quiet)
+	if (run_is_quiet && !listener)
 		return;
 	va_start(args, format);
 	print_message(next, format, args);
@@ -108,7 +120,9 @@ void run_mark(const char *name, const char *value, const struct gp_text_error *e
 {
 	int before = INDENT - 1 + columns(name, strlen(name)) + 1 + columns(value, error->offset);
 
-	run_error(NULL, "%s: '%s' %s", name, value, error->why);
+	run_error(listener ? error->next : NULL, "%s: '%s' %s", name, value, error->why);
+	if (listener)
+		return;
 	fprintf(stderr, "%*s%s=", INDENT - 1, "", name);
 	print_clean(value);
 	fprintf(stderr, "\n%*s^", before, "");

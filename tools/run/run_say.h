@@ -11,6 +11,7 @@
 /* Exit codes of gpupool-run. Once the program has started, the exit code is the program's. */
 enum run_status {
 	RUN_OK = 0,
+	RUN_TODO = 1,            /* --doctor found something to be done */
 	RUN_USAGE = 2,           /* a wrong option or value */
 	RUN_FAILED = 125,        /* gpupool-run itself failed */
 	RUN_NOT_STARTABLE = 126, /* the program exists, but cannot be started */
@@ -19,10 +20,19 @@ enum run_status {
 
 extern bool run_is_quiet;
 
+/* Takes errors and warnings instead of stderr. next may be NULL. */
+struct run_listener {
+	void (*take)(void *arg, const char *text, const char *next);
+	void *arg;
+};
+
+/* Sets the listener; NULL: messages go to stderr. */
+void run_listen(const struct run_listener *listener);
+
 /* Prints an error and, unless next is NULL, a line "Next: ...". Control characters are replaced, here and below. */
 void run_error(const char *next, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Prints a warning like an error; with -q, prints nothing. */
+/* Prints a warning like an error; with -q, prints nothing unless a listener takes it. */
 void run_warn(const char *next, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Prints a line that the user asked for. */
