@@ -11,6 +11,15 @@ const struct gp_own_pool gp_own_pools[GP_OWN_POOL_COUNT] = {
 #include "own_pools.def"
 };
 
+const char *gp_own_pool_remedy(const char *framework)
+{
+	for (int i = 0; i < GP_OWN_POOL_COUNT; i++)
+		if (strcmp(gp_own_pools[i].framework, framework) == 0)
+			return gp_own_pools[i].how == GP_OWN_POOL_NEVER ? ""
+									: " (gpupool-run --own-pools=off turns it off)";
+	return "";
+}
+
 bool gp_own_pool_is_first(const struct gp_own_pool *row)
 {
 	return row == gp_own_pools || strcmp(row[-1].framework, row->framework) != 0;

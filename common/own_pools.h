@@ -18,7 +18,7 @@ enum {
 
 enum gp_own_pool_seen { GP_OWN_POOL_CALLS, GP_OWN_POOL_LOADED };
 enum gp_own_pool_when { GP_OWN_POOL_ALWAYS, GP_OWN_POOL_MAYBE, GP_OWN_POOL_DELAYS };
-enum gp_own_pool_how { GP_OWN_POOL_VARIABLE, GP_OWN_POOL_PYTHON };
+enum gp_own_pool_how { GP_OWN_POOL_VARIABLE, GP_OWN_POOL_PYTHON, GP_OWN_POOL_NEVER };
 
 /* A row of own_pools.def. */
 struct gp_own_pool {
@@ -30,6 +30,12 @@ struct gp_own_pool {
 };
 
 extern const struct gp_own_pool gp_own_pools[GP_OWN_POOL_COUNT];
+
+/*
+ * Returns the end of a sentence about a framework's own pool: " (gpupool-run --own-pools=off turns it off)", or "" if
+ * that option leaves it on.
+ */
+const char *gp_own_pool_remedy(const char *framework);
 
 /* Returns true if the row is the first of its framework. */
 bool gp_own_pool_is_first(const struct gp_own_pool *row);

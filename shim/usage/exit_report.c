@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "common/file.h"
+#include "common/own_pools.h"
 #include "frameworks.h"
 #include "leaks.h"
 #include "own_summary.h"
@@ -118,7 +119,7 @@ static void print_own_pool(void)
 	const char *framework = gp_frameworks_own_pool();
 
 	if (framework)
-		print("  %s's own pool was in front of gpupool; gpupool-run --own-pools=off turns it off", framework);
+		print("  %s's own pool was in front of gpupool%s", framework, gp_own_pool_remedy(framework));
 }
 
 static void print_debug(void)

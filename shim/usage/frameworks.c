@@ -73,10 +73,18 @@ static bool is_off(unsigned i)
 
 const char *gp_frameworks_own_pool(void)
 {
-	for (unsigned i = 0; i < GP_OWN_POOL_COUNT; i++)
-		if (gp_own_pools[i].when == GP_OWN_POOL_ALWAYS && !is_off(i) && find_library(i))
-			return gp_own_pools[i].framework;
-	return NULL;
+	const char *found = NULL;
+
+	for (unsigned i = 0; i < GP_OWN_POOL_COUNT; i++) {
+		const struct gp_own_pool *row = &gp_own_pools[i];
+
+		if (row->when != GP_OWN_POOL_ALWAYS || is_off(i) || !find_library(i))
+			continue;
+		if (row->how != GP_OWN_POOL_NEVER)
+			return row->framework;
+		found = row->framework;
+	}
+	return found;
 }
 
 static void write_framework(struct gp_json *out, unsigned i, const char *library)
@@ -92,7 +100,7 @@ static void write_framework(struct gp_json *out, unsigned i, const char *library
 		gp_json_null(out, "own_pool");
 	else
 		gp_json_bool(out, "own_pool", !is_off(i));
-	gp_json_string(out, "switch", text);
+	gp_json_string(out, "switch", row->how == GP_OWN_POOL_NEVER ? NULL : text);
 	gp_json_object_end(out);
 }
 

@@ -18,8 +18,8 @@
 void gp_frameworks_start(void);
 
 /*
- * Returns the name of the first framework that has asked for memory although its own pool is on, or NULL if none is
- * known.
+ * Returns the name of a framework that has asked for memory although its own pool is on, or NULL if none is known. One
+ * whose pool can be turned off is preferred (gp_own_pool_remedy).
  */
 const char *gp_frameworks_own_pool(void);
 

@@ -166,8 +166,9 @@ class Doctor(unittest.TestCase):
         self.expect(self.ask("--doctor", STUBS), "runtime", "todo", "/nowhere/stubs")
 
     def test_frameworks_of_the_commands_python_are_named_without_importing_them(self):
-        command = self.python("torch", "cupy", "rmm", "numba")
+        command = self.python("torch", "cupy", "rmm", "numba", "jax")
         found = self.ask("--doctor", command)
+        self.expect(found, "JAX", "good", "keeps its own pool")
         self.expect(found, "PyTorch", "todo", "its own pool is in front of gpupool")
         self.expect(found, "CuPy", "todo", "Next: use --own-pools=off")
         self.expect(found, "RMM", "good", "has no pool unless the program asks for one")

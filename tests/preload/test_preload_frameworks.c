@@ -80,11 +80,13 @@ START_TEST(a_framework_whose_library_allocates_is_named_with_the_state_of_its_po
 	bool is_in_front = !strcmp(rows[_i].own_pool, "true");
 	char wanted[256];
 
-	snprintf(wanted, sizeof(wanted), "{\"name\":\"%s\",\"library\":\"%s\",\"own_pool\":%s,\"switch\":\"",
-		rows[_i].framework, strrchr(rows[_i].library, '/') + 1, rows[_i].own_pool);
+	snprintf(wanted, sizeof(wanted), "{\"name\":\"%s\",\"library\":\"%s\",\"own_pool\":%s,\"switch\":%s",
+		rows[_i].framework, strrchr(rows[_i].library, '/') + 1, rows[_i].own_pool,
+		strcmp(rows[_i].framework, "JAX") ? "\"" : "null");
 	check_in(found, wanted);
 	ck_assert_ptr_null(strstr(found, "},{"));
-	snprintf(wanted, sizeof(wanted), "  %s's own pool was in front of gpupool; ", rows[_i].framework);
+	snprintf(wanted, sizeof(wanted), "  %s's own pool was in front of gpupool%s\n", rows[_i].framework,
+		strcmp(rows[_i].framework, "JAX") ? " (gpupool-run --own-pools=off turns it off)" : "");
 	ck_assert_msg(!strstr(play_err, wanted) == !is_in_front, "expected %sthe line in: %s",
 		is_in_front ? "" : "no trace of ", play_err);
 }
@@ -102,7 +104,7 @@ START_TEST(a_framework_that_compiles_its_code_is_named_once_its_library_is_loade
 	check_in(frameworks_of("load", "./julia/libjulia.so.1", NULL),
 		"{\"name\":\"CUDA.jl\",\"library\":\"libjulia.so\",\"own_pool\":true,"
 		"\"switch\":\"JULIA_CUDA_MEMORY_POOL=none\"}");
-	check_in(play_err, "  CUDA.jl's own pool was in front of gpupool; ");
+	check_in(play_err, "  CUDA.jl's own pool was in front of gpupool (");
 }
 END_TEST
 
@@ -110,6 +112,14 @@ START_TEST(a_program_without_frameworks_names_none)
 {
 	ck_assert_str_eq(frameworks_of("allocate", "./lib/libcaller.so", NULL), "");
 	ck_assert_ptr_null(strstr(play_err, "own pool"));
+}
+END_TEST
+
+START_TEST(a_framework_whose_pool_can_be_turned_off_is_reported_before_one_that_keeps_it)
+{
+	frameworks_of("allocate", "./jaxlib/xla_extension.so:./cupy_backends/cuda/api/runtime.abi3.so", NULL);
+	check_in(play_err, "  CuPy's own pool was in front of gpupool (");
+	ck_assert_ptr_null(strstr(play_err, "JAX's"));
 }
 END_TEST
 
@@ -130,6 +140,7 @@ static void add(TCase *tc)
 	tcase_add_test(tc, a_framework_that_does_not_allocate_is_not_named);
 	tcase_add_test(tc, a_framework_that_compiles_its_code_is_named_once_its_library_is_loaded);
 	tcase_add_test(tc, a_program_without_frameworks_names_none);
+	tcase_add_test(tc, a_framework_whose_pool_can_be_turned_off_is_reported_before_one_that_keeps_it);
 	tcase_add_test(tc, several_frameworks_in_one_process_are_all_named);
 }
 

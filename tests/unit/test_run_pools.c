@@ -27,9 +27,11 @@ START_TEST(own_pools_off_sets_every_switch_and_says_so_in_one_line)
 	for (int i = 0; i < GP_OWN_POOL_COUNT; i++) {
 		char wanted[128];
 
+		run_check_in(run_err, gp_own_pools[i].framework);
+		if (gp_own_pools[i].how == GP_OWN_POOL_NEVER)
+			continue;
 		snprintf(wanted, sizeof(wanted), "%s=%s\n", gp_own_pools[i].variable, first_value(&gp_own_pools[i]));
 		run_check_in(run_out, wanted);
-		run_check_in(run_err, gp_own_pools[i].framework);
 	}
 	run_check_in(run_out, "/own_pools.zip\n");
 	ck_assert_msg(strchr(run_err, '\n') == run_err + strlen(run_err) - 1, "expected one line: %s", run_err);
@@ -54,7 +56,7 @@ START_TEST(a_switch_that_the_user_has_set_otherwise_is_refused)
 	const struct gp_own_pool *row = &gp_own_pools[_i];
 	char wanted[256];
 
-	if (row->how == GP_OWN_POOL_PYTHON)
+	if (row->how != GP_OWN_POOL_VARIABLE)
 		return;
 	setenv(row->variable, "x\x1b", 1);
 	ck_assert_int_eq(RUN("--own-pools=off", "touch", "started"), 2);
@@ -64,6 +66,16 @@ START_TEST(a_switch_that_the_user_has_set_otherwise_is_refused)
 	run_check_in(run_err, "\n             Next: unset it, ");
 	ck_assert_int_ne(access("started", F_OK), 0);
 	ck_assert_int_eq(RUN("true"), 0);
+}
+END_TEST
+
+START_TEST(a_switch_that_would_do_harm_is_not_set_and_not_refused)
+{
+	ck_assert_int_eq(RUN("--own-pools=off", "env"), 0);
+	ck_assert_ptr_null(strstr(run_out, "XLA_PYTHON_CLIENT_ALLOCATOR"));
+	setenv("XLA_PYTHON_CLIENT_ALLOCATOR", "bfc", 1);
+	ck_assert_int_eq(RUN("--own-pools=off", "env"), 0);
+	run_check_in(run_out, "XLA_PYTHON_CLIENT_ALLOCATOR=bfc\n");
 }
 END_TEST
 
@@ -109,6 +121,8 @@ START_TEST(help_lists_every_switch_of_own_pools)
 	for (int i = 0; i < GP_OWN_POOL_COUNT; i++) {
 		char wanted[128];
 
+		if (gp_own_pools[i].how == GP_OWN_POOL_NEVER)
+			continue;
 		snprintf(wanted, sizeof(wanted), "\n  %-12s %s=%s\n", gp_own_pools[i].framework,
 			gp_own_pools[i].variable, first_value(&gp_own_pools[i]));
 		run_check_in(run_out, wanted);
@@ -185,6 +199,7 @@ void run_add_pools_tests(TCase *tc)
 	tcase_add_test(tc, own_pools_off_sets_every_switch_and_says_so_in_one_line);
 	tcase_add_test(tc, own_pools_on_sets_no_switch);
 	tcase_add_loop_test(tc, a_switch_that_the_user_has_set_otherwise_is_refused, 0, GP_OWN_POOL_COUNT);
+	tcase_add_test(tc, a_switch_that_would_do_harm_is_not_set_and_not_refused);
 	tcase_add_test(tc, a_switch_that_the_user_has_set_to_the_same_effect_is_kept);
 	tcase_add_test(tc, the_hook_comes_once_and_first_in_PYTHONPATH);
 	tcase_add_test(tc, print_env_prints_the_switches_of_own_pools);

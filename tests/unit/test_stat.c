@@ -330,12 +330,14 @@ END_TEST
 
 START_TEST(status_names_frameworks_whose_own_pool_is_in_front)
 {
-	peer_start(PEER_ANSWERS, "{\"schema\":\"gpupool.status/1\",\"frameworks\":["
-				 "{\"name\":\"PyTorch\",\"own_pool\":true},{\"name\":\"CuPy\",\"own_pool\":false},"
-				 "{\"name\":\"RMM\",\"own_pool\":null},{\"name\":\"a\\nb\",\"own_pool\":true},3,{}]}");
+	peer_start(PEER_ANSWERS,
+		"{\"schema\":\"gpupool.status/1\",\"frameworks\":["
+		"{\"name\":\"PyTorch\",\"own_pool\":true,\"switch\":\"X=1\"},{\"name\":\"CuPy\",\"own_pool\":false},"
+		"{\"name\":\"RMM\",\"own_pool\":null},"
+		"{\"name\":\"a\\nb\",\"own_pool\":true,\"switch\":null},3,{}]}");
 	ck_assert_int_eq(STAT("status"), 0);
 	stat_check_in(stat_out, "\nPyTorch's own pool is in front of gpupool (gpupool-run --own-pools=off)\n"
-				"a?b's own pool is in front of gpupool (gpupool-run --own-pools=off)\n");
+				"a?b's own pool is in front of gpupool\n");
 	ck_assert_ptr_null(strstr(stat_out, "CuPy"));
 	ck_assert_ptr_null(strstr(stat_out, "RMM"));
 }

@@ -119,7 +119,9 @@ static bool is_off(const struct gp_own_pool *first)
 
 static void say_framework(struct doctor *doctor, const struct gp_own_pool *row)
 {
-	if (is_off(row))
+	if (row->how == GP_OWN_POOL_NEVER)
+		doctor_good(doctor, row->framework, "keeps its own pool; with --own-pools=off it grows as needed");
+	else if (is_off(row))
 		doctor_good(doctor, row->framework, "its own pool is off");
 	else if (row->when == GP_OWN_POOL_MAYBE)
 		doctor_good(doctor, row->framework, "has no pool unless the program asks for one (--own-pools=off)");

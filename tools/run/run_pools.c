@@ -27,6 +27,12 @@ static const char *value_of(const struct gp_own_pool *row)
 	return value;
 }
 
+/* The hook needs its variable, too. */
+static bool is_to_be_set(const struct gp_own_pool *row)
+{
+	return row->how != GP_OWN_POOL_NEVER;
+}
+
 /* A variable that is empty counts as not set. */
 static bool is_set(const struct gp_own_pool *row)
 {
@@ -40,7 +46,7 @@ static enum run_status check_switches(void)
 	for (int i = 0; i < GP_OWN_POOL_COUNT; i++) {
 		const struct gp_own_pool *row = &gp_own_pools[i];
 
-		if (!is_set(row) || gp_own_pool_is_off(row, getenv(row->variable)))
+		if (!is_to_be_set(row) || !is_set(row) || gp_own_pool_is_off(row, getenv(row->variable)))
 			continue;
 		run_error("unset it, or leave out --own-pools=off.",
 			"--own-pools=off needs %s=%s for %s, but it is set to '%s'.", row->variable, value_of(row),
@@ -63,7 +69,7 @@ static enum run_status set_switches(void)
 	enum run_status status = RUN_OK;
 
 	for (int i = 0; status == RUN_OK && i < GP_OWN_POOL_COUNT; i++)
-		if (!is_set(&gp_own_pools[i]))
+		if (is_to_be_set(&gp_own_pools[i]) && !is_set(&gp_own_pools[i]))
 			status = set_variable(gp_own_pools[i].variable, value_of(&gp_own_pools[i]));
 	return status;
 }
@@ -126,12 +132,16 @@ static void append_frameworks(char *text, size_t size, enum gp_own_pool_how how)
 
 void run_pools_say(void)
 {
-	char by_variable[256] = "", in_python[64] = "";
+	char by_variable[256] = "", in_python[64] = "", kept[64] = "";
 
 	append_frameworks(by_variable, sizeof(by_variable), GP_OWN_POOL_VARIABLE);
 	append_frameworks(in_python, sizeof(in_python), GP_OWN_POOL_PYTHON);
-	run_warn(NULL, "own memory pools are turned off by variables for %s, and in Python for %s.", by_variable,
-		in_python);
+	append_frameworks(kept, sizeof(kept), GP_OWN_POOL_NEVER);
+	run_warn(NULL,
+		"own memory pools are turned off by variables for %s, and in Python for %s; kept, but growing as "
+		"needed: "
+		"%s.",
+		by_variable, in_python, kept);
 }
 
 enum run_status run_pools_off(void)
@@ -157,6 +167,7 @@ void run_pools_help(void)
 {
 	puts("--own-pools=off sets these variables, and PYTHONPATH for CuPy and RMM:");
 	for (int i = 0; i < GP_OWN_POOL_COUNT; i++)
-		printf("  %-12s %s=%s\n", gp_own_pools[i].framework, gp_own_pools[i].variable,
-			value_of(&gp_own_pools[i]));
+		if (is_to_be_set(&gp_own_pools[i]))
+			printf("  %-12s %s=%s\n", gp_own_pools[i].framework, gp_own_pools[i].variable,
+				value_of(&gp_own_pools[i]));
 }

@@ -278,7 +278,8 @@ static void print_own_pools(const json_t *frameworks)
 		if (!json_is_true(json_object_get(framework, "own_pool")))
 			continue;
 		stat_clean(name, sizeof(name), stat_reply_text(framework, "name"));
-		printf("%s's own pool is in front of gpupool (gpupool-run --own-pools=off)\n", name);
+		printf("%s's own pool is in front of gpupool%s\n", name,
+			json_is_string(json_object_get(framework, "switch")) ? " (gpupool-run --own-pools=off)" : "");
 	}
 }
 
