@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "clean.h"
+#include "own_pools.h"
 #include "size.h"
 
 #define SECOND_NS UINT64_C(1000000000)
@@ -216,8 +217,6 @@ void gp_summary_advice(struct gp_summary_lines *lines, const struct gp_summary *
 	else if (summary->ooms)
 		gp_summary_line(lines, "  advice          gpupool-stat oom PID explains the last error of a process");
 	else if (*name)
-		gp_summary_line(lines,
-			"  advice          %s's own pool was in front of gpupool (gpupool-run --own-pools=off turns it "
-			"off)",
-			name);
+		gp_summary_line(lines, "  advice          %s's own pool was in front of gpupool%s", name,
+			gp_own_pool_remedy(name));
 }

@@ -27,6 +27,7 @@
 
 #include "common/compat.h"
 #include "common/ctl_proto.h"
+#include "frameworks.h"
 #include "shim/base/clock.h"
 #include "shim/base/fork.h"
 #include "shim/base/own_thread.h"
@@ -149,8 +150,10 @@ static void add_peaks(struct gp_summary *summary, const uint64_t peaks[static GP
 void gp_own_summary_take(struct gp_summary *ret)
 {
 	struct gathered gathered = {0};
+	const char *framework = gp_frameworks_own_pool();
 
 	*ret = (struct gp_summary){.stage = GP_SUMMARY_ALLOCATED};
+	snprintf(ret->own_pool, sizeof(ret->own_pool), "%s", framework ? framework : "");
 	gp_context_each(add_live, &gathered);
 	gp_mutex_lock(&lock);
 	gp_stats_add(&gathered.device, &ended.device);

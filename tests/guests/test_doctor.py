@@ -232,7 +232,7 @@ class Doctor(unittest.TestCase):
         self.expect(found, "versions", "good", "without gpupool-stat beside it")
 
     def test_wrong_usage_is_refused(self):
-        for words in (["--doctor", "--print-env"], ["--doctor=x"], ["--doctor", "--limit=4Gx"]):
+        for words in (["--doctor", "--print-env"], ["--doctor", "--compare", "true"], ["--doctor=x"], ["--doctor", "--limit=4Gx"]):
             self.ask(*words, status=2)
             self.assertEqual(self.output, "")
 

@@ -133,6 +133,17 @@ START_TEST(several_frameworks_in_one_process_are_all_named)
 }
 END_TEST
 
+START_TEST(the_summary_at_exit_advises_to_turn_the_own_pool_off)
+{
+	static const char *const env[] = {"LIBRARIES=./torch/lib/libc10_cuda.so", "GPUPOOL_REPORT=summary", NULL};
+
+	make_libraries("./torch/lib/libc10_cuda.so");
+	play_run(&(struct play){
+		.program = "app_frameworks", .words = {"allocate"}, .env = env, .preload = play_library});
+	check_in(play_err, "  advice          PyTorch's own pool was in front of gpupool (gpupool-run --own-pools=off");
+}
+END_TEST
+
 static void add(TCase *tc)
 {
 	tcase_add_loop_test(
@@ -142,6 +153,7 @@ static void add(TCase *tc)
 	tcase_add_test(tc, a_program_without_frameworks_names_none);
 	tcase_add_test(tc, a_framework_whose_pool_can_be_turned_off_is_reported_before_one_that_keeps_it);
 	tcase_add_test(tc, several_frameworks_in_one_process_are_all_named);
+	tcase_add_test(tc, the_summary_at_exit_advises_to_turn_the_own_pool_off);
 }
 
 int main(int argc, char **argv)

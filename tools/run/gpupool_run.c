@@ -213,8 +213,9 @@ static enum run_status take_option(struct request *request, int option, const ch
 
 static enum run_status check_usage(const struct request *request)
 {
-	if (request->is_doctor && request->print_env) {
-		run_error("use one of them; see gpupool-run --help.", "--doctor and --print-env are two questions.");
+	if (request->is_doctor && (request->print_env || request->compares)) {
+		run_error("use one of them; see gpupool-run --help.", "--doctor and %s exclude each other.",
+			request->print_env ? "--print-env" : "--compare");
 		return RUN_USAGE;
 	}
 	if (request->command || request->print_env || request->is_doctor)
