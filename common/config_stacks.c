@@ -36,17 +36,20 @@ bool gp_config_stacks_sample(const char *text, struct gp_config_stacks *ret)
 int gp_config_stacks_parse(const char *text, struct gp_config_stacks *ret, struct gp_text_error *error)
 {
 	struct gp_config_stacks stacks = {.sample = 1};
-	size_t length = strcspn(text, ",");
 	char depth[16];
+	size_t length;
 
-	*error = (struct gp_text_error){.next = "as in 16, or 16,sample=100"};
+	*error = (struct gp_text_error){.next = "as in on, 16, or 16,sample=100"};
+	if (gp_text_is_word(text, strlen(text), "on"))
+		text = GP_STACKS_ON;
 	if (gp_text_is_word(text, strlen(text), "off")) {
 		*ret = stacks;
 		return 0;
 	}
+	length = strcspn(text, ",");
 	snprintf(depth, sizeof(depth), "%.*s", (int)(length < sizeof(depth) ? length : 0), text);
 	if (length >= sizeof(depth) || !gp_config_stacks_depth(depth, &stacks)) {
-		error->why = "is neither off nor a depth from 1 to 64";
+		error->why = "is neither on, off nor a depth from 1 to 64";
 		return -EINVAL;
 	}
 	if (text[length] && !gp_config_stacks_sample(text + length + 1, &stacks)) {

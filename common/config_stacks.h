@@ -8,12 +8,14 @@
 
 enum { GP_STACKS_DEPTH_MAX = 64, GP_STACKS_SAMPLE_MAX = 1000000 };
 
+#define GP_STACKS_ON "16" /* the value that "on" stands for */
+
 struct gp_config_stacks {
 	unsigned depth;  /* frames, up to GP_STACKS_DEPTH_MAX; 0: off */
 	unsigned sample; /* N, at least 1: every Nth small allocation has a stack */
 };
 
-/* Reads "16", "16,sample=100" or "off". Returns 0 or -EINVAL. */
+/* Reads "16", "16,sample=100", "on" or "off". Returns 0 or -EINVAL. */
 int gp_config_stacks_parse(const char *text, struct gp_config_stacks *ret, struct gp_text_error *error);
 
 /* Read one part: "16", or "sample=100". Return true if the text is that part. The rest of *ret is kept. */

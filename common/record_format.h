@@ -12,18 +12,45 @@
  *
  * A varint has seven bits in each byte, the lowest first, and the eighth bit set in all but the last byte. Signed
  * values are folded (0, -1, 1, -2, ... become 0, 1, 2, 3, ...). Trailing fields of 0 are left out.
+ *
+ * The title has the version of the format. A recording with call stacks has version 2, every other recording version 1.
+ * In version 2, a record whose number is GP_RECORD_LONG or more is a long record. It consists of:
+ *
+ *	tag	GP_RECORD_LONG
+ *	number	varint: number of the record's kind
+ *	time	varint, as above
+ *	length	varint: bytes of the body
+ *	body	fields as above and, for some letters of record.def, texts and frames
  */
 
+#include <stddef.h>
 #include <stdint.h>
 
-#define GP_RECORD_TITLE "gpupool-recording 1\n"
+#define GP_RECORD_TITLE        "gpupool-recording 1\n"
+#define GP_RECORD_TITLE_STACKS "gpupool-recording 2\n" /* of a recording with call stacks; as long as the other title */
 
 enum {
 	GP_RECORD_COUNT_SHIFT = 5,
 	GP_RECORD_COUNT_MORE = 7, /* a varint with the number of fields follows */
 	GP_RECORD_KIND_MASK = 31,
+	GP_RECORD_LONG = 31,
 	GP_RECORD_FIELDS_MAX = 15,
 	GP_RECORD_VARINT_MAX = 10, /* bytes */
+	GP_RECORD_BODY_MAX = 2048, /* bytes */
+};
+
+/* Bounds of what a recording with stacks defines: the highest numbers, and the frames of a stack. */
+enum {
+	GP_RECORD_OBJECTS_MAX = 4096,
+	GP_RECORD_PLACES_MAX = 1 << 16,
+	GP_RECORD_STACKS_MAX = 1 << 15,
+	GP_RECORD_STACK_FRAMES_MAX = 64,
+};
+
+/* Numbers in a frame of a STACK that stand for something other than an OBJECT. */
+enum {
+	GP_RECORD_FRAME_PLACE = -2, /* a line of an interpreted program */
+	GP_RECORD_FRAME_PLAIN = -1, /* an address in no file */
 };
 
 /* Flags of a POOL. */
@@ -45,6 +72,17 @@ enum gp_record_kind {
 #define RECORD(number, name, fields, help) GP_RECORD_##name = (number),
 #include "record.def"
 };
+
+/* Writes a varint of at most GP_RECORD_VARINT_MAX bytes. Returns their number. */
+static inline size_t gp_record_put_varint(uint8_t *at, uint64_t value)
+{
+	size_t n = 0;
+
+	for (; value > 127; value >>= 7)
+		at[n++] = (uint8_t)(value | 128);
+	at[n++] = (uint8_t)value;
+	return n;
+}
 
 static inline uint64_t gp_record_fold(uint64_t value)
 {

@@ -33,7 +33,8 @@ enum gp_lock_rank {
 	GP_RANK_ZONE_IO,      /* debug_io.c: serialises the stream that reads and fills checked memory; DRIVER */
 	GP_RANK_LEAF,         /* any lock under which no other lock of the pool is taken */
 	GP_RANK_RECORD_TABLE, /* record_backend.c: pools are recorded in the order of their numbers */
-	GP_RANK_RECORD,       /* the recorder, whatever lock the recording thread holds */
+	GP_RANK_RECORD_STACKS, /* record_stacks.c: a file, a line or a stack is defined once in a recording */
+	GP_RANK_RECORD,        /* the recorder, whatever lock the recording thread holds */
 };
 
 enum { GP_MUTEX_FREE, GP_MUTEX_HELD, GP_MUTEX_AWAITED /* held, and other threads may sleep on it */ };

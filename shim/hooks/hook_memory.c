@@ -23,6 +23,7 @@
 #include "shim/oom/oom_hook.h"
 #include "shim/process.h"
 #include "shim/record/record.h"
+#include "shim/record/record_stacks.h"
 #include "shim/trace/module.h"
 #include "shim/usage/bad_free.h"
 
@@ -32,13 +33,19 @@ static uint64_t flags_of_call(const struct gp_tcache *tcache)
 	return (gp_scope_no_caches ? GP_RECORD_CALL_UNCACHED : 0) | (tcache ? GP_RECORD_CALL_BY_THREAD : 0);
 }
 
+/* Returns the number of an allocation's stack in the recording, or 0. r: the result of the allocation. */
+__attribute__((cold)) static uint64_t stack_of_call(uint64_t addr, uint64_t bytes, int r)
+{
+	return gp_record_stack(r ? 0 : addr, bytes);
+}
+
 __attribute__((cold)) static int alloc_watched(
 	struct gp_pool *pool, int device, uint64_t bytes, const struct gp_alloc_options *options, uint64_t *ret_addr)
 {
 	int r = gp_debug_is_on() ? gp_debug_alloc(pool, device == GP_OOM_HOOK_PINNED, bytes, options, ret_addr)
 				 : gp_scope_alloc(pool, bytes, options, ret_addr);
 
-	gp_record(pool, ALLOC, *ret_addr, bytes, (uint64_t)r, flags_of_call(NULL));
+	gp_record(pool, ALLOC, *ret_addr, bytes, (uint64_t)r, flags_of_call(NULL), stack_of_call(*ret_addr, bytes, r));
 	return r;
 }
 
@@ -97,7 +104,8 @@ static int alloc_cached(struct gp_tcache *tcache, bool was_tried, uint64_t bytes
 	if (!*ret_addr)
 		r = gp_tcache_alloc_with(tcache, bytes, options, ret_addr);
 	if (gp_unlikely(gp_slow_path_is_any(GP_SLOW_PATH_WATCHED)))
-		gp_record(gp_tcache_pool(tcache), ALLOC, *ret_addr, bytes, (uint64_t)r, flags_of_call(tcache));
+		gp_record(gp_tcache_pool(tcache), ALLOC, *ret_addr, bytes, (uint64_t)r, flags_of_call(tcache),
+			stack_of_call(*ret_addr, bytes, r));
 	if (gp_likely(r != -ENOMEM) || !gp_oom_hook_is_set())
 		return r;
 	again.module = options->module;

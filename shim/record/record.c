@@ -25,6 +25,7 @@
 #include "pool/submission.h"
 #include "record_backend.h"
 #include "record_file.h"
+#include "record_stacks.h"
 #include "shim/base/clock.h"
 #include "shim/base/fork.h"
 #include "shim/base/log.h"
@@ -34,6 +35,8 @@ enum {
 	BUFFER_SIZE = 64 * 1024,
 	BUFFER_HALF = BUFFER_SIZE / 2,
 	RECORD_MAX = 2 + (GP_RECORD_FIELDS_MAX + 1) * GP_RECORD_VARINT_MAX,
+	USED_MAX = BUFFER_SIZE - 3 * RECORD_MAX, /* a call adds at most three records that are not long */
+	LONG_MAX_BYTES = 1 + 3 * GP_RECORD_VARINT_MAX + GP_RECORD_BODY_MAX,
 	EXIT_TRIES = 100,
 };
 
@@ -50,6 +53,7 @@ static const char *const fields_of[] = {
 static struct {
 	struct gp_mutex lock;
 	const char *path_template;
+	bool has_stacks;
 	_Atomic pid_t owner; /* the process that created the file; 0: there is none yet */
 	bool is_at_exit;
 	int error; /* 0, or the -errno that ended the recording */
@@ -108,9 +112,14 @@ static void flush_locked(void)
 
 static void put_varint(uint64_t value)
 {
-	for (; value > 127; value >>= 7)
-		rec.buffer[rec.used++] = (uint8_t)(value | 128);
-	rec.buffer[rec.used++] = (uint8_t)value;
+	rec.used += gp_record_put_varint(&rec.buffer[rec.used], value);
+}
+
+/* Writes the time since the previous record. */
+static void put_time(uint64_t now_ns)
+{
+	put_varint(now_ns > rec.last_ns ? now_ns - rec.last_ns : 0);
+	rec.last_ns = gp_max(now_ns, rec.last_ns);
 }
 
 /* Returns a field's value as it is written. record.def explains the letters. */
@@ -144,10 +153,20 @@ static void put_locked(enum gp_record_kind kind, const uint64_t *values, uint64_
 		rec.buffer[rec.used++] = (uint8_t)(kind | GP_RECORD_COUNT_MORE << GP_RECORD_COUNT_SHIFT);
 		rec.buffer[rec.used++] = (uint8_t)n;
 	}
-	put_varint(now_ns > rec.last_ns ? now_ns - rec.last_ns : 0);
-	rec.last_ns = gp_max(now_ns, rec.last_ns);
+	put_time(now_ns);
 	for (unsigned i = 0; i < n; i++)
 		put_varint(encoded[i]);
+}
+
+static void put_long_locked(enum gp_record_kind kind, const uint8_t *body, size_t length, uint64_t now_ns)
+{
+	rec.buffer[rec.used++] = GP_RECORD_LONG;
+	put_varint(kind);
+	put_time(now_ns);
+	put_varint(length);
+	if (length)
+		memcpy(&rec.buffer[rec.used], body, length);
+	rec.used += length;
 }
 
 /* Writes the number of a thread or a pool only if it has changed. */
@@ -163,7 +182,7 @@ static bool is_flush_due(enum gp_record_kind kind)
 {
 	bool is_inside = kind >= GP_RECORD_FENCE && kind <= GP_RECORD_ORDER;
 
-	if (rec.used > BUFFER_SIZE - 3 * RECORD_MAX)
+	if (rec.used > USED_MAX)
 		return true;
 	return !is_inside && rec.owner &&
 	       (rec.used > BUFFER_HALF || rec.is_at_exit || rec.last_ns - rec.flushed_ns > FLUSH_AFTER_NS);
@@ -241,6 +260,23 @@ bool gp_record_is_calm(uint64_t epoch)
 	       epoch != GP_SUBMISSION_NO_EPOCH && epoch != GP_SUBMISSION_UNSEEN >> 1;
 }
 
+bool gp_record_has_stacks(void)
+{
+	return rec.has_stacks;
+}
+
+void gp_record_add_long(enum gp_record_kind kind, const uint8_t *body, size_t length)
+{
+	uint64_t now_ns = gp_clock_now_ns(NULL);
+
+	lock();
+	if (!rec.error && rec.used > USED_MAX - LONG_MAX_BYTES)
+		flush_locked();
+	if (!rec.error)
+		put_long_locked(kind, body, length, now_ns);
+	unlock();
+}
+
 void gp_record_fail(int error)
 {
 	lock();
@@ -275,7 +311,10 @@ static void end_at_exit(void)
 	}
 	lock();
 	if (!rec.error) {
-		put_locked(GP_RECORD_EXIT, NULL, gp_clock_now_ns(NULL));
+		if (rec.has_stacks)
+			put_long_locked(GP_RECORD_EXIT, NULL, 0, gp_clock_now_ns(NULL));
+		else
+			put_locked(GP_RECORD_EXIT, NULL, gp_clock_now_ns(NULL));
 		rec.is_at_exit = true;
 		flush_locked();
 	}
@@ -285,8 +324,10 @@ static void end_at_exit(void)
 
 static void begin_locked(void)
 {
-	memcpy(rec.buffer, GP_RECORD_TITLE, strlen(GP_RECORD_TITLE));
-	rec.used = strlen(GP_RECORD_TITLE);
+	const char *title = rec.has_stacks ? GP_RECORD_TITLE_STACKS : GP_RECORD_TITLE;
+
+	rec.used = strlen(title);
+	memcpy(rec.buffer, title, rec.used);
 	rec.thread = 0;
 	rec.pool = GP_RECORD_NO_POOL;
 	rec.last_ns = rec.flushed_ns = gp_clock_now_ns(NULL);
@@ -303,6 +344,7 @@ static void reset_in_child(void)
 		return;
 	gp_mutex_init(&rec.lock, GP_RANK_RECORD);
 	gp_record_pools_after_fork_child();
+	gp_record_stacks_after_fork_child();
 	atomic_store(&is_locked, false);
 	if (gp_slow_path_is_any(GP_SLOW_PATH_BYPASS))
 		atomic_store(&gp_record_flag, false);
@@ -310,7 +352,7 @@ static void reset_in_child(void)
 		begin_locked();
 }
 
-void gp_record_init(const char *path_template)
+void gp_record_init(const char *path_template, bool has_stacks)
 {
 	static struct gp_fork_child child = {.fn = reset_in_child};
 
@@ -319,6 +361,7 @@ void gp_record_init(const char *path_template)
 	gp_fork_on_child(&child);
 	lock();
 	rec.path_template = path_template;
+	rec.has_stacks = has_stacks;
 	begin_locked();
 	atomic_store(&gp_record_flag, true);
 	unlock();

@@ -205,6 +205,35 @@ uint32_t gp_alloc_info_current_site(void)
 	return n ? gp_site_intern(frames, n) : 0;
 }
 
+/* The stack that gp_alloc_info_take() took last; key 0: it has been used. */
+static _Thread_local struct {
+	uint64_t key;
+	uint32_t site;
+} taken __attribute__((tls_model("initial-exec")));
+
+static uint32_t take_site(uint64_t bytes)
+{
+	return should_take_stack(bytes) ? gp_alloc_info_current_site() : 0;
+}
+
+uint32_t gp_alloc_info_take(uint64_t key, uint64_t bytes)
+{
+	if (!(atomic_load_explicit(&gp_alloc_info_mode, memory_order_relaxed) & GP_ALLOC_INFO_STACKS))
+		return 0;
+	taken.site = take_site(bytes);
+	taken.key = key;
+	return taken.site;
+}
+
+/* Returns the call site of an allocation, whose stack may have been taken already. */
+static uint32_t site_of_alloc(uint64_t key, uint64_t bytes)
+{
+	if (taken.key != key)
+		return take_site(bytes);
+	taken.key = 0;
+	return taken.site;
+}
+
 /* Removes an outdated record: the memory was freed in a way that gpupool did not see. */
 static void drop_record(struct table *t, uint64_t key)
 {
@@ -229,8 +258,7 @@ void gp_alloc_info_note_alloc_slow(uint64_t key, uint64_t bytes)
 		drop_record(t, key);
 		return;
 	}
-	if (should_take_stack(bytes))
-		info.given = gp_alloc_info_current_site();
+	info.given = site_of_alloc(key, bytes);
 	if (info.given)
 		gp_site_count(info.given, bytes);
 	gp_spin_lock(&shard->lock);

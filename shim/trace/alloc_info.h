@@ -44,6 +44,13 @@ static inline uint64_t gp_alloc_info_key(unsigned kind, uint64_t id)
 	return id ^ ((uint64_t)kind + 1) << 56;
 }
 
+/*
+ * Takes the stack of an allocation before it is noted, so that a recording has the same stack. Returns the call site;
+ * 0: none. gp_alloc_info_note_alloc() of this key uses it if this thread calls it next. key: 0 if the allocation has
+ * failed.
+ */
+uint32_t gp_alloc_info_take(uint64_t key, uint64_t bytes);
+
 __attribute__((cold)) void gp_alloc_info_note_alloc_slow(uint64_t key, uint64_t bytes);
 __attribute__((cold)) void gp_alloc_info_note_free_slow(uint64_t key);
 __attribute__((cold)) void gp_alloc_info_undo_free_slow(uint64_t key);

@@ -87,6 +87,7 @@ static void set_program_path(struct gp_object *object)
 
 struct search {
 	uintptr_t address;
+	bool reads_id;
 	struct gp_object *found;
 };
 
@@ -98,17 +99,27 @@ static int find_in_object(struct dl_phdr_info *info, size_t size, void *arg)
 	if (search->address < search->found->start || search->address >= search->found->end)
 		return 0;
 	set_path(search->found, info);
+	if (search->reads_id)
+		read_notes(search->found, info);
 	return 1;
+}
+
+static bool search_objects(struct search search)
+{
+	if (dl_iterate_phdr(find_in_object, &search) == 0)
+		return false;
+	set_program_path(search.found);
+	return true;
 }
 
 bool gp_object_find(uintptr_t address, struct gp_object *ret)
 {
-	struct search search = {address, ret};
+	return search_objects((struct search){.address = address, .found = ret});
+}
 
-	if (dl_iterate_phdr(find_in_object, &search) == 0)
-		return false;
-	set_program_path(ret);
-	return true;
+bool gp_object_identify(uintptr_t address, struct gp_object *ret)
+{
+	return search_objects((struct search){.address = address, .found = ret, .reads_id = true});
 }
 
 struct list {

@@ -19,8 +19,12 @@ struct gp_object {
 	char path[GP_OBJECT_PATH_MAX];
 };
 
-/* Finds the object that contains the address; false if there is none. Takes a lock of the loader. */
+/*
+ * Find the object that contains the address; false if there is none. Only gp_object_identify reads the build id. Both
+ * take a lock of the loader.
+ */
 bool gp_object_find(uintptr_t address, struct gp_object *ret);
+bool gp_object_identify(uintptr_t address, struct gp_object *ret);
 
 /* Lists the loaded objects, at most max, in address order. Returns their number. */
 size_t gp_objects_list(struct gp_object *list, size_t max);

@@ -33,7 +33,7 @@ BELOW = {"common": (), "pool": (), "shim": ("common", "pool"), "tools": ("common
 POOL_TOOLS = os.path.join("tools", "replay")
 
 # The folders of shim/, the lowest first. A folder includes itself and those before it.
-SHIM_ORDER = ("base", "ctl", "record", "driver", "trace", "context", "debug", "reclaim", "backend", "usage", "oom", "ipc",
+SHIM_ORDER = ("base", "ctl", "driver", "trace", "record", "context", "debug", "reclaim", "backend", "usage", "oom", "ipc",
               "answers", "", "hooks")
 
 # The folders of tools/, in the same way. gpupool-run is another program, so its folder stays apart.

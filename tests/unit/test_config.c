@@ -199,7 +199,7 @@ START_TEST(a_switch_accepts_eight_words_for_on_and_off)
 }
 END_TEST
 
-START_TEST(the_word_off_is_accepted_in_any_case_for_stacks_and_reports)
+START_TEST(words_are_accepted_in_any_case_for_stacks_and_reports)
 {
 	ck_assert_int_eq(parse_one("GPUPOOL_STACKS=OFF"), 0);
 	ck_assert_uint_eq(config.stacks.depth, 0);
@@ -211,6 +211,9 @@ START_TEST(the_word_off_is_accepted_in_any_case_for_stacks_and_reports)
 	ck_assert_str_eq(config.report, "summary");
 	ck_assert_int_eq(parse_one("GPUPOOL_REPORT=summary:/tmp/%p"), 0);
 	ck_assert_str_eq(config.report, "summary:/tmp/%p");
+	ck_assert_int_eq(parse_one("GPUPOOL_STACKS=On"), 0);
+	ck_assert_uint_eq(config.stacks.depth, 16);
+	ck_assert_uint_eq(config.stacks.sample, 1);
 	ck_assert_int_eq(parse_one("GPUPOOL_STACKS=64"), 0);
 	ck_assert_uint_eq(config.stacks.depth, 64);
 	ck_assert_uint_eq(config.stacks.sample, 1);
@@ -331,8 +334,8 @@ static const struct {
 	{"GPUPOOL_REPORT=exit:%R", 5, NULL},
 	{"GPUPOOL_STACKS=0", 0, NULL},
 	{"GPUPOOL_STACKS=65", 0,
-		"GPUPOOL_STACKS: '65' is neither off nor a depth from 1 to 64 (character 1): as in 16, or "
-		"16,sample=100; using the default"},
+		"GPUPOOL_STACKS: '65' is neither on, off nor a depth from 1 to 64 (character 1): as in on, "
+		"16, or 16,sample=100; using the default"},
 	{"GPUPOOL_STACKS=16,", 3, NULL},
 	{"GPUPOOL_STACKS=16,sample=0", 3, NULL},
 	{"GPUPOOL_STACKS=16,sample=1000001", 3, NULL},
@@ -600,7 +603,7 @@ int main(void)
 	tcase_add_test(tc, every_default_is_a_valid_value);
 	tcase_add_test(tc, every_variable_is_parsed_and_its_text_is_kept_as_typed);
 	ADD_ROWS(tc, switches, a_switch_accepts_eight_words_for_on_and_off);
-	tcase_add_test(tc, the_word_off_is_accepted_in_any_case_for_stacks_and_reports);
+	tcase_add_test(tc, words_are_accepted_in_any_case_for_stacks_and_reports);
 	tcase_add_loop_test(tc, a_region_pattern_matches_as_in_a_shell, 0, (int)LENGTH(patterns));
 	tcase_add_loop_test(tc, debugging_sets_the_options_that_it_implies, 0, LENGTH(debugs));
 	tcase_add_test(tc, debugging_leaves_an_explicit_stacks_setting_alone);

@@ -519,7 +519,8 @@ static const struct {
 } bad_files[] = {
 	{"", "it is empty"},
 	{"gpupool-reco", "it ends before its first record"},
-	{"gpupool-recording 2\n", "it was recorded by a newer gpupool"},
+	{"gpupool-recording 3\n", "a newer gpupool recorded it; read it with the gpupool-stat of that version"},
+	{"gpupool-recording 2\n", "there is no allocation in it"},
 	{"hello\n", "it is neither a recording nor a trace"},
 	{"f 1000\n", "there is no allocation in it"},
 	{"a 1000 512\nb 1000\n", "line 2 is neither 'a ADDRESS BYTES' nor 'f ADDRESS'"},
@@ -531,6 +532,19 @@ static const struct {
 	{GP_RECORD_TITLE "\xff\x7f\x01", "it is damaged at byte 20"},             /* 127 fields */
 	{GP_RECORD_TITLE "\x1f\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", "it is damaged at byte 20"},
 	{GP_RECORD_TITLE "\x22\x01\x01", "it is damaged at byte 20"},             /* a POOL with the wrong number */
+	/* Long records: a file, a line and a stack have the numbers 32, 33 and 34. */
+	{GP_RECORD_TITLE_STACKS "\x1f\x05\x01\x01\x01", "it is damaged at byte 20"},     /* an ALLOC as a long record */
+	{GP_RECORD_TITLE_STACKS "\x1f\x81\x80\x01\x01\x01\x01", "it is damaged at byte 20"}, /* the number 16385 */
+	{GP_RECORD_TITLE_STACKS "\x1f\x20\x01\x81\x10\x01", "it is damaged at byte 20"}, /* a body of 2049 bytes */
+	{GP_RECORD_TITLE_STACKS "\x1f\x20\x01\x02\x01\x05", "it is damaged at byte 20"}, /* a path beyond the body */
+	{GP_RECORD_TITLE_STACKS "\x1f\x20\x01\x06\x81\x20\x01/\x01i", "it is damaged at byte 20"}, /* the file 4097 */
+	{GP_RECORD_TITLE_STACKS "\x1f\x20\x01\x05\x01\x01/\x01i" "\x1f\x20\x01\x05\x01\x01/\x01i",
+		"it is damaged at byte 29"},                                            /* the same file twice */
+	{GP_RECORD_TITLE_STACKS "\x1f\x21\x01\x04\x01\x01/\x05", "it is damaged at byte 20"}, /* no file of a line */
+	{GP_RECORD_TITLE_STACKS "\x1f\x22\x01\x01\x01", "it is damaged at byte 20"},     /* a stack without frames */
+	{GP_RECORD_TITLE_STACKS "\x1f\x22\x01\x03\x01\x02\x05", "it is damaged at byte 20"}, /* a file without a name */
+	{GP_RECORD_TITLE_STACKS "\x1f\x22\x01\x03\x01\x03\x05", "it is damaged at byte 20"}, /* a line without a name */
+	{GP_RECORD_TITLE_STACKS "\x1f\x22\x01\x02\x01\x01", "it is damaged at byte 20"}, /* half a frame */
 };
 /* clang-format on */
 

@@ -63,6 +63,27 @@ START_TEST(nvtx_ranges_become_regions_unless_a_profiler_uses_nvtx)
 }
 END_TEST
 
+static const struct {
+	const char *words[2], *wanted;
+} stacks[] = {
+	{{"--stacks", "env"}, "GPUPOOL_STACKS=on\n"},
+	{{"--stacks=8,sample=3", "env"}, "GPUPOOL_STACKS=8,sample=3\n"},
+	{{"--stacks", "8"}, "GPUPOOL_STACKS=8\n"},
+	{{"--stacks", "off"}, "GPUPOOL_STACKS=off\n"},
+};
+
+START_TEST(stacks_need_no_depth_and_a_depth_may_be_a_word_of_its_own)
+{
+	bool is_command = strcmp(stacks[_i].words[1], "env") == 0;
+
+	if (is_command)
+		ck_assert_int_eq(RUN(stacks[_i].words[0], stacks[_i].words[1]), 0);
+	else
+		ck_assert_int_eq(RUN(stacks[_i].words[0], stacks[_i].words[1], "env"), 0);
+	run_check_in(run_out, stacks[_i].wanted);
+}
+END_TEST
+
 START_TEST(every_option_of_the_table_sets_its_variable)
 {
 	for (int i = 0; i < GP_OPTION_COUNT; i++) {
@@ -618,6 +639,7 @@ static void add_tests(TCase *tc)
 	tcase_add_test(tc, gpupool_run_starts_the_program_with_the_library_first_and_the_options_set);
 	tcase_add_test(tc, gpupool_run_passes_the_arguments_and_the_exit_code_through);
 	tcase_add_test(tc, nvtx_ranges_become_regions_unless_a_profiler_uses_nvtx);
+	tcase_add_loop_test(tc, stacks_need_no_depth_and_a_depth_may_be_a_word_of_its_own, 0, LENGTH(stacks));
 	tcase_add_test(tc, every_option_of_the_table_sets_its_variable);
 	tcase_add_test(tc, an_option_replaces_a_bad_value_in_the_environment);
 	ADD_ROWS(tc, bad_values, a_bad_option_value_is_refused_with_its_character_marked);

@@ -13,7 +13,7 @@
 #include "tools/text/stat_say.h"
 #include "replay_map.h"
 
-enum { BUFFER_SIZE = 1 << 16, FIELDS_MAX = 64, LINE_MAX_BYTES = 100 };
+enum { BUFFER_SIZE = 1 << 16, FIELDS_MAX = 64, LINE_MAX_BYTES = 100, KIND_NUMBER_MAX = 1023 };
 
 #define KIND_MAX    4
 #define GRANULE_MIN UINT64_C(512)
@@ -31,14 +31,14 @@ enum { BUFFER_SIZE = 1 << 16, FIELDS_MAX = 64, LINE_MAX_BYTES = 100 };
 #define TEXT_GRANULE  (UINT64_C(2) << 20)
 #define TEXT_CAPACITY (UINT64_C(128) << 30)
 
-static const char *const fields_of[GP_RECORD_KIND_MASK + 1] = {
+static const char *const fields_of[] = {
 #define RECORD(number, name, fields, help) [number] = fields,
 #include "common/record.def"
 };
 
 struct replay_file {
 	gzFile gz;
-	bool is_text, is_cut;
+	bool is_text, is_cut, has_stacks;
 	const char *broken; /* why reading failed; NULL: it did not */
 	uint64_t offset;    /* of the next byte, uncompressed */
 	uint64_t start;     /* offset of the last event */
@@ -47,7 +47,10 @@ struct replay_file {
 	uint64_t n_events; /* events are read up to this position; 0: up to the end of the file */
 	uint64_t last_block, last_segment;
 	uint32_t n_pools, n_answers;
-	struct replay_map caches;      /* thread caches that are open */
+	struct replay_map caches; /* thread caches that are open */
+	struct replay_stacks stacks;
+	uint8_t body[GP_RECORD_BODY_MAX]; /* of the last long record */
+	size_t body_length;
 	uint64_t refused;              /* position of the event that replay_refuse() was called for */
 	const char *refused_why, *why; /* why: the reason for which an event is invalid, or NULL */
 	unsigned char buffer[BUFFER_SIZE];
@@ -114,6 +117,12 @@ static enum read_result next_varint(struct replay_file *file, uint64_t *ret_valu
 	return READ_INVALID;
 }
 
+/* Returns the letters of a record's fields, or NULL if the kind is unknown. */
+static const char *letters_of(enum gp_record_kind kind)
+{
+	return (size_t)kind < sizeof(fields_of) / sizeof(*fields_of) ? fields_of[kind] : NULL;
+}
+
 static uint64_t decode(struct replay_file *file, char letter, uint64_t encoded)
 {
 	uint64_t *last = letter == 'b' ? &file->last_block : &file->last_segment;
@@ -129,7 +138,7 @@ static uint64_t decode(struct replay_file *file, char letter, uint64_t encoded)
 /* Reads the n fields of a record. Known fields that are missing are 0; fields behind the known ones are skipped. */
 static enum read_result next_fields(struct replay_file *file, struct replay_event *event, uint64_t n)
 {
-	const char *letters = fields_of[event->kind] ? fields_of[event->kind] : "";
+	const char *letters = letters_of(event->kind) ? letters_of(event->kind) : "";
 	size_t n_known = strlen(letters);
 	uint64_t encoded;
 
@@ -147,6 +156,42 @@ static enum read_result next_fields(struct replay_file *file, struct replay_even
 	return READ_OK;
 }
 
+static enum read_result next_body(struct replay_file *file, uint64_t length)
+{
+	if (length > sizeof(file->body))
+		return READ_INVALID;
+	for (file->body_length = 0; file->body_length < length; file->body_length++) {
+		int byte = next_byte(file);
+
+		if (byte < 0)
+			return READ_END;
+		file->body[file->body_length] = (uint8_t)byte;
+	}
+	return READ_OK;
+}
+
+/* Reads a long record behind its tag. */
+static enum read_result next_long_record(struct replay_file *file, struct replay_event *event)
+{
+	uint64_t kind, ns, length;
+	enum read_result result = next_varint(file, &kind);
+
+	if (!result && (kind < GP_RECORD_LONG || kind > KIND_NUMBER_MAX))
+		result = READ_INVALID;
+	if (!result)
+		result = next_varint(file, &ns);
+	if (!result)
+		result = next_varint(file, &length);
+	if (!result)
+		result = next_body(file, length);
+	if (result)
+		return result;
+	event->kind = (enum gp_record_kind)kind;
+	event->ns += ns;
+	file->is_cut = false;
+	return READ_OK;
+}
+
 static enum read_result next_record(struct replay_file *file, struct replay_event *event)
 {
 	int tag = next_byte(file);
@@ -156,6 +201,8 @@ static enum read_result next_record(struct replay_file *file, struct replay_even
 	if (tag < 0)
 		return READ_END;
 	file->is_cut = true; /* until the record is complete */
+	if (file->has_stacks && tag == GP_RECORD_LONG)
+		return next_long_record(file, event);
 	event->kind = (enum gp_record_kind)(tag & GP_RECORD_KIND_MASK);
 	n = (unsigned)tag >> GP_RECORD_COUNT_SHIFT;
 	if (n == GP_RECORD_COUNT_MORE)
@@ -293,8 +340,12 @@ static bool accept_event(struct replay_file *file, struct replay_event *event)
 		       is_range_valid(event->values[2] ? 0 : event->values[0], event->values[1]);
 	case GP_RECORD_CACHE:
 		return event->pool != REPLAY_NO_POOL && track_cache(file, event);
+	case GP_RECORD_OBJECT:
+	case GP_RECORD_PLACE:
+	case GP_RECORD_STACK:
+		return replay_stacks_add(&file->stacks, event->kind, file->body, file->body_length);
 	default:
-		return event->pool != REPLAY_NO_POOL || !fields_of[event->kind];
+		return event->pool != REPLAY_NO_POOL || !letters_of(event->kind);
 	}
 }
 
@@ -366,16 +417,17 @@ static int begin(struct replay_file *file, char error[static REPLAY_ERROR_MAX])
 
 	while (n < strlen(title) && (byte = next_byte(file)) >= 0)
 		line[n++] = (char)byte;
+	file->has_stacks = strcmp(line, GP_RECORD_TITLE_STACKS) == 0;
 	if (file->broken)
 		set_error(error, "%s", file->broken);
 	else if (!n)
 		set_error(error, "it is empty");
 	else if (n < strlen(title) && strncmp(line, title, n) == 0)
 		set_error(error, "it ends before its first record");
-	else if (strcmp(line, title) == 0)
+	else if (strcmp(line, title) == 0 || file->has_stacks)
 		return 0;
 	else if (strncmp(line, title, strlen(title) - 2) == 0)
-		set_error(error, "it was recorded by a newer gpupool");
+		set_error(error, "a newer gpupool recorded it; read it with the gpupool-stat of that version");
 	else if (line[0] != 'a' && line[0] != 'f')
 		set_error(error, "it is neither a recording nor a trace");
 	else
@@ -397,6 +449,7 @@ void replay_rewind(struct replay_file *file)
 	file->n_pools = file->n_answers = 0;
 	file->why = NULL;
 	replay_map_deinit(&file->caches);
+	replay_stacks_deinit(&file->stacks);
 	if (!file->is_text)
 		(void)begin(file, unused);
 }
@@ -424,12 +477,23 @@ void replay_close(struct replay_file *file)
 {
 	(void)gzclose_r(file->gz);
 	replay_map_deinit(&file->caches);
+	replay_stacks_deinit(&file->stacks);
 	free(file);
 }
 
 bool replay_is_text(const struct replay_file *file)
 {
 	return file->is_text;
+}
+
+bool replay_has_stacks(const struct replay_file *file)
+{
+	return file->has_stacks;
+}
+
+const struct replay_stacks *replay_stacks_of(const struct replay_file *file)
+{
+	return &file->stacks;
 }
 
 bool replay_is_cut(const struct replay_file *file)

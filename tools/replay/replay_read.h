@@ -13,6 +13,7 @@
 #include <stddef.h>
 
 #include "common/record_format.h"
+#include "replay_stacks.h"
 
 enum { REPLAY_ERROR_MAX = 256 };
 
@@ -35,7 +36,7 @@ enum { REPLAY_ERROR_MAX = 256 };
 #define REPLAY_NO_POOL UINT32_MAX
 
 struct replay_event {
-	enum gp_record_kind kind;
+	enum gp_record_kind kind;              /* may be one that record.def does not have */
 	uint64_t position;                     /* number of the event in the file, from 1 */
 	uint64_t ns;                           /* since the first */
 	uint32_t thread, pool;                 /* pool: REPLAY_NO_POOL before the first USE */
@@ -82,6 +83,12 @@ int replay_refuse(struct replay_file *file, const char *why, char error[static R
 void replay_end_here(struct replay_file *file);
 
 bool replay_is_text(const struct replay_file *file);
+
+/* True if the file is a recording with stacks. */
+bool replay_has_stacks(const struct replay_file *file);
+
+/* Returns the stacks that the file has defined up to the event that was read last. */
+const struct replay_stacks *replay_stacks_of(const struct replay_file *file);
 
 /* After the end: true if the file ends within an event. */
 bool replay_is_cut(const struct replay_file *file);

@@ -72,7 +72,7 @@ static const struct option own_options[] = {
 /* True if the option may stand without a value, which means on. */
 static bool is_switch(const struct gp_config_option *option)
 {
-	return option->type == GP_CONFIG_BOOL || option->type == GP_CONFIG_YIELD;
+	return option->type == GP_CONFIG_BOOL || option->type == GP_CONFIG_YIELD || option->type == GP_CONFIG_STACKS;
 }
 
 static void fill_options(struct option options[static OWN_OPTIONS + GP_OPTION_COUNT + 1])
@@ -224,6 +224,15 @@ static enum run_status check_usage(const struct request *request)
 	return RUN_USAGE;
 }
 
+/* Takes the next word as the value of --stacks if it is one: before, the value could be a word of its own. */
+static void take_stacks_value(int argc, char **argv)
+{
+	struct gp_text_error unused;
+
+	if (!optarg && optind < argc && gp_config_check(GP_OPTION_STACKS, argv[optind], &unused) >= 0)
+		optarg = argv[optind++];
+}
+
 static enum run_status parse_options(int argc, char **argv, struct request *request)
 {
 	struct option options[OWN_OPTIONS + GP_OPTION_COUNT + 1];
@@ -236,6 +245,8 @@ static enum run_status parse_options(int argc, char **argv, struct request *requ
 		int option = getopt_long(argc, argv, "+:hq", options, NULL);
 		if (option < 0)
 			break;
+		if (option == OPTION_TABLE + GP_OPTION_STACKS)
+			take_stacks_value(argc, argv);
 		status = take_option(request, option, argv[optind - 1]);
 	}
 	request->command = optind < argc ? argv + optind : NULL;
