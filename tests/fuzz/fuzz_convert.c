@@ -3,8 +3,8 @@
 
 /*
  * gpupool-stat convert and report, with a hostile file. Depending on its first byte, the input is the whole file, or
- * the part after the title of a recording. The history must be consistent after each event of the recording, and the
- * size of the output must be bounded.
+ * the part after the title of a recording, without or with stacks. The history must be consistent after each event of
+ * the recording, the holders of memory must add up, and the size of the output must be bounded.
  */
 
 #include <stdio.h>
@@ -18,9 +18,10 @@
 #include "tools/replay/replay_history.h"
 #include "tools/report/report.h"
 
-enum { HAS_TITLE = 1, N_FORMATS = 4, WRITTEN_BASE = 64 << 10, WRITTEN_FACTOR = 4096 };
+enum { HAS_TITLE = 1, HAS_STACKS = 2, N_FORMATS = 5, WRITTEN_BASE = 64 << 10, WRITTEN_FACTOR = 4096 };
 
 static size_t n_written;
+static uint64_t device_bytes, peak_bytes; /* used memory of all devices: now, and the most so far */
 
 static void check_segments(const struct history *h)
 {
@@ -61,6 +62,10 @@ static void take(void *arg, const struct history *h, const struct history_event 
 
 	check_segments(h);
 	check_sums(h);
+	device_bytes = 0;
+	for (unsigned i = 0; i < HISTORY_DEVICES_MAX; i++)
+		device_bytes += h->memories[i].used_bytes;
+	peak_bytes = gp_max(peak_bytes, device_bytes);
 	if (event->kind != HISTORY_BLOCK_NEW)
 		return;
 	FUZZ_CHECK(history_find(h, event->addr, &segment), "a new block lies in no segment");
@@ -86,9 +91,9 @@ static ssize_t count_bytes(void *cookie, const char *bytes, size_t n)
 static void convert(const struct stat_source *source, size_t size)
 {
 	static enum stat_exit (*const formats[N_FORMATS])(FILE *, const struct stat_source *, uint64_t) = {
-		convert_torch, convert_chrome, convert_rmm, report_write};
+		convert_torch, convert_chrome, convert_rmm, report_write, convert_folded};
 
-	for (unsigned i = 0; i < N_FORMATS; i++) {
+	for (unsigned i = 0; i < N_FORMATS - !source->leaks; i++) {
 		FILE *out = fopencookie(NULL, "w", (cookie_io_functions_t){.write = count_bytes});
 
 		fuzz_require(out != NULL, "no stream");
@@ -100,6 +105,25 @@ static void convert(const struct stat_source *source, size_t size)
 	}
 }
 
+static void check_holders(const struct stat_source *source, enum replay_at at, uint64_t expected)
+{
+	struct replay_moment moment = {.at = at, .memory = REPLAY_ALL_DEVICES};
+	struct replay_holders holders;
+	char error[REPLAY_ERROR_MAX];
+	uint64_t bytes = 0, blocks = 0;
+
+	FUZZ_CHECK(replay_holders_make(&holders, source->file, &source->contents, &moment, error) == 0, "%s", error);
+	for (size_t i = 0; i < holders.n; i++) {
+		FUZZ_CHECK(holders.list[i].blocks <= holders.list[i].allocs, "a stack holds more than it allocated");
+		bytes += holders.list[i].bytes;
+		blocks += holders.list[i].blocks;
+	}
+	FUZZ_CHECK(bytes == holders.bytes && blocks == holders.blocks, "the holders do not add up");
+	FUZZ_CHECK(bytes == expected, "the holders have %llu bytes, but the history %llu", (unsigned long long)bytes,
+		(unsigned long long)expected);
+	replay_holders_free(&holders);
+}
+
 static void inspect(const char *path, size_t size)
 {
 	struct stat_options options = {.file = path};
@@ -107,12 +131,17 @@ static void inspect(const char *path, size_t size)
 	char error[REPLAY_ERROR_MAX];
 	struct stat_source source;
 
+	device_bytes = peak_bytes = 0;
 	if (stat_source_open(&source, &options) != STAT_OK)
 		return;
 	if (source.kind == STAT_SOURCE_RECORDING) {
 		FUZZ_CHECK(history_run(&history, source.file, source.contents.n_events, error) == 0, "%s", error);
 		check_blocks(&history);
 		history_deinit(&history);
+		check_holders(&source, REPLAY_AT_PEAK, peak_bytes);
+		check_holders(&source, REPLAY_AT_END, device_bytes);
+		if (replay_has_stacks(source.file))
+			FUZZ_CHECK(stat_source_hold(&source, &options) == STAT_OK, "the holders are refused");
 		convert(&source, size);
 	}
 	stat_source_close(&source);
@@ -122,13 +151,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct fuzz_input in = {data, data + size};
 	FILE *own_err = stderr, *nowhere = fopen("/dev/null", "w");
-	bool has_title = fuzz_byte(&in) & HAS_TITLE;
+	unsigned choice = fuzz_byte(&in);
+	const char *title = choice & HAS_STACKS ? GP_RECORD_TITLE_STACKS : GP_RECORD_TITLE;
 	int fd = memfd_create("input", MFD_CLOEXEC);
 	char path[64];
 
 	fuzz_require(fd >= 0 && nowhere, "no file");
-	if (has_title)
-		fuzz_require(write(fd, GP_RECORD_TITLE, strlen(GP_RECORD_TITLE)) > 0, "no room");
+	if (choice & HAS_TITLE)
+		fuzz_require(write(fd, title, strlen(title)) > 0, "no room");
 	fuzz_require(write(fd, in.at, (size_t)(in.end - in.at)) == in.end - in.at, "no room");
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	stderr = nowhere;

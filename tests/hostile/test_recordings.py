@@ -17,7 +17,8 @@ from hostile import MIB
 
 STAT = hostile.stat_of_words()
 
-TITLE = b"gpupool-recording 1\n"
+TITLE, TITLE_STACKS = b"gpupool-recording 1\n", b"gpupool-recording 2\n"
+OBJECT, PLACE, STACK = 32, 33, 34
 THREAD, POOL, USE, ALLOC, FREE, DROP, FENCE, RESERVE, CACHE = 1, 2, 3, 4, 5, 13, 16, 19, 30
 NO_LIMIT = 2**64 - 1
 SPLIT = 3
@@ -47,6 +48,13 @@ def record(kind, *fields):
     count = min(len(fields), 7)
     head = bytes([kind | count << 5]) + (varint(len(fields)) if count == 7 else b"")
     return head + varint(0) + b"".join(map(varint, fields))
+
+
+def long_record(kind, *parts):
+    """Returns a long record. A part is a number or a text."""
+    encoded = (varint(part) if isinstance(part, int) else varint(len(part)) + part for part in parts)
+    body = b"".join(encoded)
+    return bytes([31]) + varint(kind) + varint(0) + varint(len(body)) + body
 
 
 def pool(number=0, granule=2 * MIB, capacity=128 << 30, cache=0):
@@ -99,6 +107,31 @@ def frees_beside_many_pools():
     return begin(*map(pool, range(4096))) + blocks(1) + record(FREE, fold(4)) * 400000
 
 
+def begin_with_stacks(n, frames=64):
+    """Returns the start of a recording with n stacks, which share an object, a line and nothing else."""
+    defined = long_record(OBJECT, 1, b"/opt/solver", b"id") + long_record(PLACE, 1, b"f" * 255, b"g" * 255, 12)
+    tail = (fold(-2), 1) * (frames - 1)
+    stacks = (long_record(STACK, nth, fold(1), nth, *tail) for nth in range(1, n + 1))
+    return TITLE_STACKS + pool() + record(USE, 0) + defined + b"".join(stacks)
+
+
+def blocks_with_stacks(n, n_stacks):
+    return b"".join(record(ALLOC, fold(512), 512, 0, 0, nth % n_stacks + 1) for nth in range(n))
+
+
+def stacks_as_many_as_a_process_has():
+    return begin_with_stacks(1 << 15) + blocks_with_stacks(100000, 1 << 15)
+
+
+def numbers_from_the_highest_down():
+    stacks = (long_record(STACK, nth, fold(-1), nth) for nth in range(1 << 15, 0, -1))
+    return TITLE_STACKS + pool() + record(USE, 0) + b"".join(stacks) + blocks_with_stacks(100000, 1 << 15)
+
+
+def blocks_whose_stacks_are_not_defined():
+    return begin_with_stacks(1) + b"".join(record(ALLOC, fold(512), 512, 0, 0, 1 << 62 | nth) for nth in range(100000))
+
+
 # The work grows with the square of the length if each record makes the reader visit everything that exists.
 LONG = (
     (drops_of_an_empty_pool, {}),
@@ -108,6 +141,9 @@ LONG = (
     (segments_that_replace_each_other, {}),
     (a_segment_for_every_block, {"replay": ("replay", "--pool=none")}),
     (frees_beside_many_pools, {}),
+    (stacks_as_many_as_a_process_has, {"folded": ("convert", "--to=folded", "--output=/dev/null")}),
+    (numbers_from_the_highest_down, {"folded": ("convert", "--to=folded", "--output=/dev/null")}),
+    (blocks_whose_stacks_are_not_defined, {"folded": ("convert", "--to=folded", "--output=/dev/null")}),
 )
 
 
@@ -136,6 +172,23 @@ def more_memory_than_a_device_has():
     return begin(pool(capacity=(1 << 41) + 1)) + blocks(1)
 
 
+def too_many_names():
+    names = (long_record(PLACE, nth, b"f" * 1000, b"g" * 1000, 1) for nth in range(1, 8400))
+    return begin_with_stacks(1) + blocks_with_stacks(1, 1) + b"".join(names)
+
+
+def too_many_stacks():
+    return begin_with_stacks(1) + blocks_with_stacks(1, 1) + long_record(STACK, (1 << 15) + 1, fold(-1), 1)
+
+
+def too_many_frames():
+    return begin_with_stacks(1) + blocks_with_stacks(1, 1) + long_record(STACK, 2, *(fold(-1), 1) * 65)
+
+
+def a_body_that_is_too_long():
+    return begin_with_stacks(1) + blocks_with_stacks(1, 1) + long_record(PLACE, 2, b"f" * 2048, b"", 1)
+
+
 # Recordings that are refused where their last record begins, with this text in the message.
 REFUSED = (
     (too_many_pools, "more than 4096 pools"),
@@ -144,6 +197,10 @@ REFUSED = (
     (too_many_blocks, "more than 8388608 blocks at a time"),
     (granules_of_512_bytes, "it is damaged at byte 20"),
     (more_memory_than_a_device_has, "it is damaged at byte 20"),
+    (too_many_names, "it is damaged at byte "),
+    (too_many_stacks, "it is damaged at byte "),
+    (too_many_frames, "it is damaged at byte "),
+    (a_body_that_is_too_long, "it is damaged at byte "),
 )
 
 

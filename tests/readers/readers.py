@@ -172,21 +172,43 @@ def fold(value):
 class Recording:
     """A writer of recordings (common/record_format.h). Each record is a microsecond after the previous one."""
 
-    KINDS = {"PROCESS": (0, "uu"), "THREAD": (1, "u"), "POOL": (2, "u" * 12), "USE": (3, "u"), "ALLOC": (4, "bus"),
-             "FREE": (5, "buu"), "DROP": (13, ""), "RESERVE": (19, "gus"), "RELEASE": (20, "gsu"), "EXIT": (31, "")}
+    TITLES = {False: b"gpupool-recording 1\n", True: b"gpupool-recording 2\n"}
+    LONG = {"EXIT": 31, "OBJECT": 32, "PLACE": 33, "STACK": 34}
+    KINDS = {"PROCESS": (0, "uu"), "THREAD": (1, "u"), "POOL": (2, "u" * 12), "USE": (3, "u"), "ALLOC": (4, "busuu"),
+             "FREE": (5, "buu"), "DROP": (13, ""), "UNPOOLED": (15, "uu"), "RESERVE": (19, "gus"), "RELEASE": (20, "gsu"), "LIMIT": (26, "uu"),
+             "EXIT": (31, "")}
 
-    def __init__(self):
-        self.bytes = bytearray(b"gpupool-recording 1\n")
+    def __init__(self, has_stacks=False):
+        self.bytes = bytearray(self.TITLES[has_stacks])
+        self.has_stacks = has_stacks
         self.last = {"b": 0, "g": 0}
         self.put("PROCESS", 4711, 1700000000)
 
     def put(self, kind, *fields):
+        if self.has_stacks and kind in self.LONG:
+            return self.put_long(self.LONG[kind], b"")
         number, letters = self.KINDS[kind]
         out = [number | min(len(fields), 7) << 5]
         body = b"".join(self.encode(letter, value) for letter, value in zip(letters, fields))
         more = varint(len(fields)) if len(fields) >= 7 else b""
         self.bytes += bytes(out) + more + varint(1000) + body
         return self
+
+    def put_long(self, number, body):
+        self.bytes += bytes([31]) + varint(number) + varint(1000) + varint(len(body)) + body
+        return self
+
+    def object(self, number, path, build_id=b""):
+        name = path.encode("utf-8", "surrogateescape")
+        return self.put_long(32, varint(number) + varint(len(name)) + name + varint(len(build_id)) + build_id)
+
+    def place(self, number, function, file, line):
+        names = b"".join(varint(len(name.encode())) + name.encode() for name in (function, file))
+        return self.put_long(33, varint(number) + names + varint(line))
+
+    def stack(self, number, *frames):
+        """Defines a stack, the innermost frame first: (number of an object, -1 or -2; address or number of a place)."""
+        return self.put_long(34, varint(number) + b"".join(varint(fold(a)) + varint(b) for a, b in frames))
 
     def encode(self, letter, value):
         if letter == "u":
@@ -196,9 +218,10 @@ class Recording:
         last, self.last[letter] = self.last[letter], value
         return varint(fold(value - last))
 
-    def pool(self, number, device=0, pinned=0, kind=3):
-        limit = (1 << 64) - 1
-        self.put("POOL", number, device, pinned, kind, 2 << 20, 16 << 30, limit, limit, limit, 0, 0, 0)
+    NO_LIMIT = (1 << 64) - 1
+
+    def pool(self, number, device=0, pinned=0, kind=3, limit=NO_LIMIT):
+        self.put("POOL", number, device, pinned, kind, 2 << 20, 16 << 30, limit, self.NO_LIMIT, self.NO_LIMIT, 0, 0, 0)
         return self.put("USE", number)
 
     def save(self, path):

@@ -335,6 +335,76 @@ def pprof_shows_the_profile():
     assert b"%d" % LEAKS["bytes"] in done.stdout and b"solver+0x1000" in done.stdout, done.stdout
 
 
+def make_stacks():
+    """A recording with two stacks, a block without a stack, and two devices. Its peak is neither its end nor its last."""
+    r = Recording(True).pool(0)
+    r.object(1, "/opt/app/solver", bytes(range(20))).object(2, "/opt/app/lib;" + readers.HOSTILE)
+    r.place(9, "Net.forward;" + readers.HOSTILE, "/src/net.py", 12)
+    r.stack(4, (1, 0x1000), (-2, 9), (1, 0x2000)).stack(7, (2, 0x40), (-1, 0x7fff))
+    r.put("RESERVE", BASE, 64 * MIB, 0)
+    r.put("ALLOC", BASE, 4 * MIB, 0, 0, 4).put("ALLOC", BASE + 8 * MIB, 2 * MIB, 0, 0, 7)
+    r.put("ALLOC", BASE + 12 * MIB, MIB + 1, 0).put("ALLOC", BASE + 16 * MIB, 3 * MIB, 0, 0, 4)
+    r.put("FREE", BASE, 0, 0).put("ALLOC", BASE, MIB, 0, 0, 7)
+    r.pool(1, device=1).put("RESERVE", BASE + (1 << 30), 2 * MIB, 0).put("ALLOC", BASE + (1 << 30), MIB, 0, 0, 7)
+    r.pool(2, pinned=1, kind=2).put("RESERVE", 512 * MIB, MIB, 0).put("ALLOC", 512 * MIB, MIB, 0, 0, 4)
+    return r.put("EXIT").save(path("stacks.rec"))
+
+
+def folded_bytes(*words):
+    """The bytes of each stack by the name of its innermost frame."""
+    lines = convert(make_stacks(), "folded", *words).decode().splitlines()
+    return {line.rsplit(";", 1)[-1].rsplit(" ", 1)[0].split("+")[0]: int(line.rsplit(" ", 1)[1]) for line in lines}
+
+
+def a_recording_with_stacks_shows_the_holders_of_memory_at_a_moment():
+    solver, none = "solver", "(no stack)"
+    peak = {solver: 7 * MIB, "0x7fff": 2 * MIB, none: MIB + 512}
+    text = convert(make_stacks(), "folded").decode()
+    assert [line.rsplit(" ", 1)[1] for line in text.splitlines()] == [str(n) for n in (7 * MIB, 2 * MIB, MIB + 512)]
+    assert text.startswith("solver+0x2000;Net.forward:a"), text
+    assert sum(folded_bytes().values()) == sum(peak.values()) == sum(folded_bytes("--at=peak").values())
+    end = folded_bytes("--at=end")
+    assert (end[solver], end[none], sum(end.values())) == (3 * MIB, MIB + 512, 8 * MIB + 512), end
+    assert sum(folded_bytes("--device=1").values()) == MIB and list(folded_bytes("--pinned")) == [solver]
+    assert folded_bytes("--at=0") == {} == folded_bytes("--device=63")
+    assert folded_bytes("--at=1000") == end and sum(folded_bytes("--at=0.000011").values()) == 6 * MIB
+
+
+def a_profile_of_a_recording_has_the_peak_and_the_allocations_before_it():
+    file = path("recorded.pb.gz")
+    done = subprocess.run([STAT, "convert", make_stacks(), "--to=pprof", "-o", file], capture_output=True, check=False)
+    if b"without pprof" in done.stderr:
+        raise Skip("built without protobuf-c")
+    assert done.returncode == 0, done.stderr
+    try:
+        words = [find("pprof")]
+    except Skip:
+        words = [find("go"), "tool", "pprof"]
+    env = dict(os.environ, PPROF_TMPDIR=FOLDER.name, HOME=FOLDER.name)
+    for index, expected in ("inuse_space", 10 * MIB + 512), ("alloc_space", 10 * MIB + 512), ("inuse_objects", 4):
+        done = subprocess.run([*words, "-symbolize=none", "-top", "-sample_index=" + index, "-unit=B", file], env=env,
+                              capture_output=True, check=False)
+        assert done.returncode == 0 and b"%d" % expected in done.stdout, (index, done)
+
+
+def a_moment_that_cannot_be_shown_is_refused():
+    file, leaks = make_stacks(), saved_leaks()
+    for expected, words in ((2, (file, "--to=folded", "--at=never")), (2, (file, "--to=folded", "--at=-1")),
+                            (2, (file, "--to=folded", "--device=64")), (2, (file, "--to=folded", "--device=0", "--pinned")),
+                            (2, (file, "--to=chrome", "--at=end")), (2, (leaks, "--to=folded", "--at=end")),
+                            (1, (make_recording(), "--to=folded", "--at=end")), (1, (TRACES + "/cupy.txt.gz", "--to=folded"))):
+        done = subprocess.run([STAT, "convert", *words], capture_output=True, check=False)
+        assert done.returncode == expected and done.stderr and not done.stdout, (words, done)
+    assert b"gpupool-run --record=FILE --stacks" in done.stderr, done.stderr
+
+
+def a_stack_that_is_not_defined_counts_as_no_stack():
+    r = Recording(True).pool(0).stack(2, (-1, 0x10)).put("ALLOC", BASE, MIB, 0, 0, 1).put("ALLOC", BASE + MIB, MIB, 0, 0, 3)
+    r.put("ALLOC", BASE + 2 * MIB, MIB, 0, 0, 1 << 40).stack(1, (-1, 0x20)).put("FREE", BASE, 0, 0)
+    file = r.put("ALLOC", BASE, MIB, 0, 0, 2).save(path("undefined.rec"))
+    assert convert(file, "folded", "--at=end").decode() == f"0x10 {MIB}\n(no stack) {2 * MIB}\n"
+
+
 def unsuitable_inputs_and_formats_are_refused():
     recording, leaks, gone = make_recording(), saved_leaks(), path("none/x")
     for expected, words in ((2, (recording,)), (2, (recording, "--to=xml")), (1, (recording, "--to=pprof")),
@@ -430,6 +500,10 @@ readers.main([
     each_free_in_an_rmm_log_has_the_size_of_its_allocation,
     rmms_parser_reads_the_log,
     folded_stacks_begin_at_the_root_and_add_up,
+    a_recording_with_stacks_shows_the_holders_of_memory_at_a_moment,
+    a_profile_of_a_recording_has_the_peak_and_the_allocations_before_it,
+    a_moment_that_cannot_be_shown_is_refused,
+    a_stack_that_is_not_defined_counts_as_no_stack,
     protoc_decodes_the_profile,
     pprof_shows_the_profile,
     unsuitable_inputs_and_formats_are_refused,

@@ -52,12 +52,14 @@ void stat_sites_make(struct stat_sites *sites, const json_t *leaks, pid_t pid, u
 {
 	struct stat_stacks *stacks = stat_stacks_new(leaks, pid, uid);
 	const json_t *list = json_object_get(leaks, "sites"), *site;
-	const json_t *without = json_object_get(leaks, "without_stack");
+	const json_t *without = json_object_get(leaks, "without_stack"), *rest = json_object_get(leaks, "rest");
 	size_t i;
 
 	*sites = (struct stat_sites){0};
 	json_array_foreach(list, i, site)
 		add(sites, site, stat_stacks_full_text(stacks, json_object_get(site, "frames")));
+	if (stat_reply_u64_or_0(rest, "blocks"))
+		add(sites, rest, stat_alloc(strdup("(other stacks)")));
 	if (stat_reply_u64_or_0(without, "blocks"))
 		add(sites, without, stat_alloc(strdup("(no stack)")));
 	stat_stacks_free(stacks);

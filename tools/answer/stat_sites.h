@@ -22,7 +22,10 @@ struct stat_sites {
 	size_t n;
 };
 
-/* Makes the sites. All blocks without a stack are one site. pid: 0 if the answer comes from a file. */
+/*
+ * Makes the sites. All blocks without a stack are one site, and so is the rest of a long answer. pid: 0 if the answer
+ * comes from a file.
+ */
 void stat_sites_make(struct stat_sites *sites, const json_t *leaks, pid_t pid, uid_t uid);
 void stat_sites_free(struct stat_sites *sites);
 

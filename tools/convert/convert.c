@@ -21,12 +21,13 @@ static const struct format {
 	unsigned from;
 	bool is_binary;
 	enum stat_exit (*write)(FILE *out, const struct stat_source *source, uint64_t n_max);
+	bool needs_stacks; /* it shows the memory that is held at one moment, by stack */
 } formats[] = {
 	{"torch", FROM_RECORDING | FROM_PROCESS, true, convert_torch},
 	{"chrome", FROM_RECORDING, false, convert_chrome},
 	{"rmm", FROM_RECORDING, false, convert_rmm},
-	{"pprof", FROM_LEAKS | FROM_PROCESS, true, convert_pprof},
-	{"folded", FROM_LEAKS | FROM_PROCESS, false, convert_folded},
+	{"pprof", FROM_RECORDING | FROM_LEAKS | FROM_PROCESS, true, convert_pprof, .needs_stacks = true},
+	{"folded", FROM_RECORDING | FROM_LEAKS | FROM_PROCESS, false, convert_folded, .needs_stacks = true},
 };
 
 static const struct format *choose(const char *name)
@@ -105,16 +106,29 @@ static bool fits(const struct format *format, const struct stat_source *source)
 		[STAT_SOURCE_SAVED] = FROM_LEAKS,
 		[STAT_SOURCE_PROCESS] = FROM_PROCESS,
 	};
+	bool is_recording = source->kind == STAT_SOURCE_RECORDING;
 
-	if (format->from & from[source->kind])
+	if (is_recording && format->needs_stacks && !replay_has_stacks(source->file))
+		stat_error("record the program with: gpupool-run --record=FILE --stacks COMMAND",
+			"the format %s needs stacks, and this %s has none.", format->name,
+			source->contents.is_text ? "trace" : "recording");
+	else if (format->from & from[source->kind])
 		return true;
-	if (source->kind == STAT_SOURCE_RECORDING)
-		stat_error("give a PID, or a FILE made by: gpupool-stat leaks --json PID >FILE",
-			"the format %s needs stacks, and a recording has none.", format->name);
 	else
 		stat_error("record the program: gpupool-run --record=FILE COMMAND", "the format %s needs a recording.",
 			format->name);
 	return false;
+}
+
+/* Checks that --at, --device and --pinned have a meaning here, and finds what was held. */
+static enum stat_exit hold(const struct format *format, struct stat_source *source, const struct stat_options *options)
+{
+	if (format->needs_stacks && source->kind == STAT_SOURCE_RECORDING)
+		return stat_source_hold(source, options);
+	if (!stat_source_chooses(options))
+		return STAT_OK;
+	stat_error(next_help, "--at, --device and --pinned are for the formats pprof and folded of a recording.");
+	return STAT_USAGE;
 }
 
 enum stat_exit convert_command(const struct stat_command *command, const struct stat_options *options)
@@ -129,10 +143,11 @@ enum stat_exit convert_command(const struct stat_command *command, const struct 
 	result = stat_source_open(&source, options);
 	if (result != STAT_OK)
 		return result;
-	out = fits(format, &source) ? convert_open(&source, options->output, format->is_binary) : NULL;
+	result = fits(format, &source) ? hold(format, &source, options) : STAT_FAILED;
+	out = result == STAT_OK ? convert_open(&source, options->output, format->is_binary) : NULL;
 	if (out)
 		result = convert_close(out, options->output, format->write(out, &source, options->max_blocks));
-	else
+	else if (result == STAT_OK)
 		result = STAT_FAILED;
 	if (result == STAT_OK)
 		result = replay_survey_end(source.name, &source.contents);

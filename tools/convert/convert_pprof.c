@@ -153,6 +153,9 @@ static void add_head(struct builder *b, const struct stat_source *source)
 	p->default_sample_type = literal_index(b, value_types[N_VALUES - 1][0]);
 	p->comment = stat_alloc(calloc(1, sizeof(*p->comment)));
 	p->comment[p->n_comment++] = literal_index(b, "gpupool-stat " GPUPOOL_VERSION);
+	if (source->kind == STAT_SOURCE_RECORDING)
+		p->time_nanos =
+			(int64_t)((source->contents.start_s * UINT64_C(1000000000) + source->held_ns) & INT64_MAX);
 	if (source->kind != STAT_SOURCE_PROCESS)
 		return;
 	clock_gettime(CLOCK_REALTIME, &now);

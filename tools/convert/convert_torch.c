@@ -126,7 +126,7 @@ static void take(void *arg, const struct history *h, const struct history_event 
 	const struct history_memory *memory = &h->memories[event->memory];
 	struct history_event *e = &t->ring[t->n % t->size];
 
-	if (event->memory == HISTORY_PINNED || event->kind == HISTORY_DENIED)
+	if (event->memory == HISTORY_PINNED || event->kind > HISTORY_REFUSED)
 		return;
 	if (!event->addr && event->kind != HISTORY_REFUSED)
 		return;

@@ -4,6 +4,7 @@
 #include "stat_source.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 #include "tools/ask/stat_report.h"
 #include "tools/text/stat_number.h"
 #include "tools/text/stat_spool.h"
+#include "tools/text/stat_text.h"
 
 enum { ANSWER_MAX = 8 << 20 };
 
@@ -95,6 +97,67 @@ enum stat_exit stat_source_open(struct stat_source *source, const struct stat_op
 	source->kind = STAT_SOURCE_SAVED;
 	source->leaks = stat_saved_read_leaks(source->path, source->name);
 	return source->leaks ? STAT_OK : STAT_FAILED;
+}
+
+bool stat_source_chooses(const struct stat_options *options)
+{
+	return options->at || options->device || options->is_pinned;
+}
+
+/* Reads the memory that the user has chosen. The options have been checked. */
+static bool choose_memory(const struct stat_options *options, unsigned *ret_memory)
+{
+	uint64_t number = REPLAY_ALL_DEVICES;
+
+	if (options->is_pinned && options->device) {
+		stat_error("leave out one of them.", "--device and --pinned exclude each other.");
+		return false;
+	}
+	if (options->device &&
+		(!stat_number_parse(options->device, INT_MAX, &number) || number >= HISTORY_DEVICES_MAX)) {
+		stat_error(NULL, "--device: a recording has devices from 0 to %d.", HISTORY_DEVICES_MAX - 1);
+		return false;
+	}
+	*ret_memory = options->is_pinned ? HISTORY_PINNED : (unsigned)number;
+	return true;
+}
+
+static void describe_held(
+	struct stat_source *source, const struct replay_moment *moment, const struct replay_holders *holders)
+{
+	char memory[32] = "Device memory", time[STAT_TEXT_MAX], bytes[STAT_TEXT_MAX];
+
+	if (moment->memory == HISTORY_PINNED)
+		snprintf(memory, sizeof(memory), "Pinned memory");
+	else if (moment->memory != REPLAY_ALL_DEVICES)
+		snprintf(memory, sizeof(memory), "Memory of device %u", moment->memory);
+	stat_duration(time, holders->ns);
+	stat_bytes(bytes, holders->bytes);
+	snprintf(source->held, sizeof(source->held), "%s %s, %s after the start: %s in %" PRIu64 " block%s", memory,
+		moment->at == REPLAY_AT_PEAK  ? "at its peak"
+		: moment->at == REPLAY_AT_END ? "at the end"
+					      : "at that time",
+		time, bytes, holders->blocks, stat_plural(holders->blocks));
+}
+
+enum stat_exit stat_source_hold(struct stat_source *source, const struct stat_options *options)
+{
+	struct replay_moment moment = {0};
+	struct replay_holders holders;
+	char error[REPLAY_ERROR_MAX];
+
+	(void)replay_moment_parse(options->at, &moment);
+	if (!choose_memory(options, &moment.memory))
+		return STAT_USAGE;
+	if (replay_holders_make(&holders, source->file, &source->contents, &moment, error)) {
+		stat_error(NULL, "%s: %s.", source->name, error);
+		return STAT_FAILED;
+	}
+	source->leaks = replay_holders_answer(&holders, source->file, &source->contents);
+	source->held_ns = holders.ns;
+	describe_held(source, &moment, &holders);
+	replay_holders_free(&holders);
+	return STAT_OK;
 }
 
 void stat_source_close(struct stat_source *source)

@@ -83,6 +83,7 @@ static void remove_block(struct history *h, struct replay_entry *block, const st
 	event.addr = block->key;
 	event.bytes = block->bytes;
 	event.requested_bytes = block->addr;
+	event.stack = block->stack;
 	memory->used_bytes -= block->bytes;
 	memory->n_blocks--;
 	if (segment)
@@ -141,6 +142,7 @@ static void add_block(struct history *h, const struct replay_event *e)
 	struct replay_entry own = {addr, bytes, 0, e->pool, .is_own = true}, *segment;
 
 	event.requested_bytes = e->values[1];
+	event.stack = (uint32_t)gp_min(e->values[4], UINT32_MAX);
 	if (e->values[2] || !addr) {
 		event.kind = HISTORY_REFUSED;
 		emit_event(h, &event);
@@ -152,7 +154,7 @@ static void add_block(struct history *h, const struct replay_event *e)
 	if (!segment || segment->is_own || segment->key + segment->bytes - addr < bytes)
 		segment = add_segment(h, &own, e);
 	segment->addr++;
-	replay_map_put(&h->blocks, (struct replay_entry){addr, bytes, e->values[1], e->pool});
+	replay_map_put(&h->blocks, (struct replay_entry){addr, bytes, e->values[1], e->pool, event.stack});
 	h->memories[event.memory].used_bytes += bytes;
 	h->memories[event.memory].n_blocks++;
 	event.kind = HISTORY_BLOCK_NEW;
@@ -173,6 +175,7 @@ static void add_reserved(struct history *h, const struct replay_event *e)
 		emit_event(h, &event);
 		return;
 	}
+	memory->n_driver_allocs++;
 	if (!added.key || replay_map_find(&h->handles, added.key))
 		return;
 	if (h->pools[e->pool].has_places) {
@@ -206,6 +209,7 @@ static void remove_reserved(struct history *h, const struct replay_event *e)
 
 	if (e->values[1])
 		return;
+	h->memories[h->pools[e->pool].memory].n_driver_frees++;
 	if (!h->pools[e->pool].has_places) {
 		if (handle)
 			remove_handle(h, handle, e);
@@ -226,6 +230,17 @@ static void remove_pool(struct history *h, uint32_t pool, const struct replay_ev
 		remove_with_blocks(h, entry, e);
 }
 
+static void set_limit(struct history *h, unsigned memory, uint64_t limit, const struct replay_event *e)
+{
+	struct history_event event = {
+		.kind = HISTORY_LIMIT, .position = e->position, .ns = e->ns, .thread = e->thread, .memory = memory};
+
+	if (h->memories[memory].limit_bytes == limit)
+		return;
+	h->memories[memory].limit_bytes = limit;
+	emit_event(h, &event);
+}
+
 static void add_pool(struct history *h, const struct replay_event *e)
 {
 	unsigned number = e->values[2] ? HISTORY_PINNED : (unsigned)(e->values[1] % HISTORY_DEVICES_MAX);
@@ -233,8 +248,11 @@ static void add_pool(struct history *h, const struct replay_event *e)
 
 	h->pools = stat_alloc(reallocarray(h->pools, h->n_pools + 1, sizeof(*h->pools)));
 	h->pools[h->n_pools++] = (struct history_pool){number, e->values[3] != KIND_VMM};
+	if (!memory->is_used)
+		memory->limit_bytes = UINT64_MAX;
 	memory->is_used = true;
 	memory->capacity_bytes = h->is_text ? 0 : e->values[5];
+	set_limit(h, number, e->values[6], e);
 }
 
 static void apply_event(struct history *h, const struct replay_event *e)
@@ -266,6 +284,12 @@ static void apply_event(struct history *h, const struct replay_event *e)
 		break;
 	case GP_RECORD_DROP:
 		remove_pool(h, e->pool, e);
+		break;
+	case GP_RECORD_LIMIT:
+		set_limit(h, h->pools[e->pool].memory, e->values[0], e);
+		break;
+	case GP_RECORD_UNPOOLED:
+		h->memories[e->values[0] % HISTORY_DEVICES_MAX].unpooled_bytes = e->values[1];
 		break;
 	default:
 		break;

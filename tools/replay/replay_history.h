@@ -27,12 +27,14 @@ enum history_kind {
 	HISTORY_BLOCK_GONE,
 	HISTORY_REFUSED, /* an allocation of the program failed */
 	HISTORY_DENIED,  /* the driver refused a request of the pool */
+	HISTORY_LIMIT,   /* the limit has changed */
 };
 
 struct history_event {
 	enum history_kind kind;
 	uint64_t position, ns;
 	uint32_t thread;
+	uint32_t stack;  /* of the allocation of a block, or of one that failed; 0: unknown */
 	unsigned memory; /* number of a device, or HISTORY_PINNED */
 	uint64_t addr;   /* 0: physical memory without an address, or a failure */
 	uint64_t bytes, requested_bytes;
@@ -44,6 +46,9 @@ struct history_memory {
 	uint64_t used_bytes, reserved_bytes;
 	uint64_t n_blocks, n_segments;
 	uint64_t capacity_bytes;
+	uint64_t limit_bytes;                     /* UINT64_MAX: none */
+	uint64_t unpooled_bytes;                  /* counts against the limit without being pooled */
+	uint64_t n_driver_allocs, n_driver_frees; /* calls that took memory from the driver, and returned it */
 };
 
 /* Segments do not overlap. */

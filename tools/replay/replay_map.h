@@ -18,7 +18,8 @@ struct replay_entry {
 	uint64_t bytes;
 	uint64_t addr; /* a second number, for the owner of the map: usually another address of the same memory */
 	uint32_t pool;
-	bool is_own; /* see replay_history.h */
+	uint32_t stack; /* of the allocation, for the owner of the map; 0: unknown */
+	bool is_own;    /* see replay_history.h */
 
 	/* Used by the map itself. */
 	struct gp_tree_node by_key;

@@ -12,6 +12,7 @@
 
 #include "common/size.h"
 #include "tools/answer/stat_group.h"
+#include "tools/replay/replay_holders.h"
 #include "tools/text/stat_number.h"
 #include "tools/text/stat_say.h"
 
@@ -79,6 +80,18 @@ static bool take_by(void *member, const char *text)
 	if (stat_by_parse(text, &unused))
 		return true;
 	stat_error("use site, library, size or age.", "--by: blocks cannot be grouped by '%s'.", text);
+	return false;
+}
+
+static bool take_at(void *member, const char *text)
+{
+	struct replay_moment unused;
+
+	*(const char **)member = text;
+	if (replay_moment_parse(text, &unused))
+		return true;
+	stat_error("use peak, end or a number of seconds since the start, as in 12.5.", "--at: '%s' is not a moment.",
+		text);
 	return false;
 }
 
