@@ -169,6 +169,21 @@ START_TEST(a_recording_does_not_change_which_blocks_have_a_stack)
 }
 END_TEST
 
+START_TEST(a_failed_allocation_has_its_stack_in_the_recording)
+{
+	play_run(&(struct play){.program = "app_oom",
+		.words = {"capacity"},
+		.env = (const char *const[]){"GPUPOOL_RECORD=rec", "GPUPOOL_STACKS=8", "GPUPOOL_LOG=off", NULL},
+		.preload = play_library});
+	ck_assert_int_eq(play_status, 0);
+	ck_assert_int_eq(play_stat_says("report rec", answer, sizeof(answer)), 0);
+	check_in(answer, "\"requested_at\":\"");
+#ifdef HAS_SYMBOLS
+	check_in(answer, "\"requested_at\":\"capacity (app_oom.c:");
+#endif
+}
+END_TEST
+
 /* The child has another file, which defines its stacks itself. */
 START_TEST(parent_and_forked_child_record_their_own_stacks)
 {
@@ -240,6 +255,7 @@ static void add(TCase *tc)
 	tcase_add_test(tc, each_distinct_stack_is_written_once);
 	tcase_add_test(tc, blocks_that_are_not_sampled_are_held_without_a_stack);
 	tcase_add_test(tc, a_recording_does_not_change_which_blocks_have_a_stack);
+	tcase_add_test(tc, a_failed_allocation_has_its_stack_in_the_recording);
 	tcase_add_test(tc, parent_and_forked_child_record_their_own_stacks);
 	tcase_add_test(tc, a_recording_with_stacks_that_is_cut_anywhere_can_be_read_up_to_the_cut);
 #ifdef PYTHON

@@ -50,6 +50,23 @@ def make_recording():
     return r.put("EXIT").save(path("made.rec"))
 
 
+def make_limited_recording():
+    """A recording with stacks, whose limit is raised, forbids three allocations, and leaves one to the driver."""
+    r = Recording(True).pool(0, limit=64 * MIB)
+    r.object(1, "/opt/app/solver", bytes(range(20))).place(7, "train" + HOSTILE, "/src/train.py", 12)
+    r.stack(3, (1, 0x1000), (-2, 7)).stack(5, (-1, 0x77))
+    r.put("RESERVE", BASE, 30 * MIB, 0).put("ALLOC", BASE, 30 * MIB, 0, 0, 3)
+    r.put("ALLOC", 0, 80 * MIB, -12, 0, 5)  # more than the limit
+    r.put("ALLOC", 0, 50 * MIB, -12, 0, 3)  # more than is left of it
+    r.put("LIMIT", 96 * MIB, 0).put("UNPOOLED", 0, 32 * MIB)
+    r.put("RESERVE", BASE + 64 * MIB, 30 * MIB, 0).put("ALLOC", BASE + 64 * MIB, 30 * MIB, 0, 0, 5)
+    r.put("FREE", BASE, 0, 0).put("ALLOC", BASE, 30 * MIB, 0, 0, 3)
+    r.put("ALLOC", 0, 20 * MIB, -12)  # the program holds nearly all of the limit
+    r.put("LIMIT", Recording.NO_LIMIT, 0).put("RESERVE", 0, 8 * MIB, -12).put("ALLOC", 0, 8 * MIB, -12)
+    r.put("FREE", BASE + 64 * MIB, 0, 0).put("RELEASE", BASE + 64 * MIB, 0, 0)
+    return r.put("EXIT").save(path("limited.rec"))
+
+
 def make_long_recording(n):
     """A recording of n operations on a window of blocks."""
     r = Recording().pool(0).put("RESERVE", BASE, 1024 * MIB, 0)
@@ -112,6 +129,52 @@ def the_facts_of_a_report_match_the_recording():
     assert [moment["asked_bytes"] for moment in facts["refused"]] == [1 << 40, 3 * MIB]
 
 
+def the_key_figures_and_the_limit_match_the_recording():
+    facts = facts_of(load(report(make_limited_recording(), "limited")))
+    (figures,), (memory,) = facts["figures"], facts["memories"]
+    assert figures == {"number": 0, "name": "device 0", "peak_used_bytes": 60 * MIB, "peak_reserved_bytes": 60 * MIB,
+                       "allocs": 3, "hits": 1, "failed": 4, "driver_allocs": 2, "driver_frees": 1, "limit_bytes": None,
+                       "limit_changes": 2}, figures
+    assert [limit for _, limit in memory["limits"]] == [64 * MIB, 96 * MIB, None]
+    times = [ns for ns, _ in memory["limits"]]
+    assert times == sorted(times) and times[0] < times[1] <= facts["duration_ns"]
+
+
+def a_trace_has_no_figures_of_a_driver():
+    (figures,) = facts_of(load(report(TRACES + "/cupy.txt.gz", "trace")))["figures"]
+    assert figures.keys() == {"number", "name", "peak_used_bytes", "allocs", "failed"} and figures["allocs"] == 2564
+
+
+def failures_under_a_limit_have_the_causes_of_the_message():
+    facts = facts_of(load(report(make_limited_recording(), "limited")))
+    causes = [episode["cause"] for episode in facts["episodes"]]
+    assert causes == [
+        "the request is larger than the limit",
+        "the limit is reached: 16.0 MiB short even if all free memory were contiguous",
+        "the limit is reached: the program itself holds 92.0 MiB of the 96.0 MiB that it may use (95.8 %)",
+        "the device is full: the driver refused 1 time"], causes
+    assert facts["oom"] == "Out of memory on device 0: a request for 80.0 MiB failed; " + causes[0]
+    first, second, third, _ = facts["episodes"]
+    assert first["process"] == "used 30.0 MiB, held but not used 0 B, not pooled 0 B, limit 64.0 MiB", first
+    assert third["process"] == "used 60.0 MiB, held but not used 0 B, not pooled 32.0 MiB, limit 96.0 MiB", third
+    assert (first["requested_at"], "requested_at" in third) == ("0x77", False)
+    assert second["requested_at"].startswith("solver+0x1000 < train"), second
+
+
+def a_report_of_a_recording_with_stacks_has_the_call_sites_at_the_chosen_moment():
+    file = make_limited_recording()
+    facts = facts_of(load(report(file, "limited")))
+    assert facts["held"].startswith("Device memory at its peak, ") and facts["held"].endswith(": 60.0 MiB in 2 blocks")
+    assert [(site["bytes"], site["blocks"]) for site in facts["sites"]] == [(30 * MIB, 1)] * 2
+    assert sorted(len(site["frames"]) for site in facts["sites"]) == [1, 2]
+    facts = facts_of(load(report(file, "limited", "--at=end")))
+    assert facts["held"].startswith("Device memory at the end, ") and len(facts["sites"]) == 1
+    assert facts_of(load(report(file, "limited", "--pinned")))["sites"] == []
+    readers.stat(STAT, "report", file, "--pinned", "--device=0", expected=2)
+    readers.stat(STAT, "report", make_recording(), "--at=end", expected=2)
+    assert "sites" not in facts_of(load(report(make_recording(), "made")))
+
+
 def a_limited_report_has_the_last_events_and_the_state_before_them():
     page = load(report(TRACES + "/cupy.txt.gz", "last", "-n", 1000))
     facts = facts_of(page)
@@ -160,12 +223,32 @@ def draw(file, link=""):
     return {match[1]: match[2] for match in re.finditer(r'id="(curve|map|flame)"[^>]*aria-label="([^"]*)"', text)}, text
 
 
+def figures_in(text):
+    """The key figures of a page: for each name its value and its explanation."""
+    pattern = r'<dt>([^<]*)</dt><dd class="value[^"]*">([^<]*)</dd><dd>([^<]*)</dd>'
+    return {match[1]: (match[2], match[3]) for match in re.finditer(pattern, text)}
+
+
+def a_browser_draws_the_limit_and_the_call_sites_of_a_recording():
+    labels, text = draw(report(make_limited_recording(), "limited"))
+    assert labels["curve"].startswith("device 0: at most 60.0 MiB used, 60.0 MiB taken"), labels
+    assert labels["flame"] == "4 frames, 60.0 MiB", labels
+    assert figures_in(text) == {
+        "Peak used": ("60.0 MiB", "by the program"), "Peak taken": ("60.0 MiB", "from the driver, 1.00 times the used"),
+        "Hit rate": ("33.3%", "1 of 3 allocations"), "Driver calls": ("3", "2 took memory, 1 returned"),
+        "Limit": ("none", "changed 2 times"), "Out-of-memory errors": ("4", figures_in(text)["Out-of-memory errors"][1])}
+    assert "cause: the request is larger than the limit\nrequested at: 0x77</td>" in text
+    assert '<span id="limit-key"><i' in text and "<b>" not in re.sub(r"(?s)<script.*?</script>", "", text)
+
+
 def a_browser_draws_a_recording_at_every_event():
     file = report(make_recording(), "made")
     labels, text = draw(file, "#at=1")
     assert labels["curve"].startswith("device 0: at most 52.0 MiB used, 60.0 MiB taken"), labels
     assert labels["map"] == "device 0: 2 segments, 2 blocks, 48.0 MiB of 60.0 MiB", labels
     assert re.search(r"<td>40\.0 MiB</td><td>1</td><td>2\.00 MiB</td><td>served</td>", text), text
+    assert figures_in(text)["Peak taken"] == ("60.0 MiB", "from the driver, 1.15 times the used"), figures_in(text)
+    assert figures_in(text)["Out-of-memory errors"] == ("2", "the first at 13.00 \u00b5s"), figures_in(text)
     labels, _ = draw(file, "#at=0.45")
     assert labels["map"] == "device 0: 1 segment, 2 blocks, 12.0 MiB of 20.0 MiB", labels
     labels, _ = draw(file, "#memory=64&at=1")
@@ -204,7 +287,10 @@ def a_browser_draws_a_process():
     assert labels["map"] == "device 0: 1 segment, 2 blocks, 80.0 MiB of 208 MiB", labels
     assert "device 0: used 768 MiB, cached 462 MiB" in text
     assert re.search(r"<td>device 0</td><td>settle</td><td>3</td>", text)
-    assert "the last 1s ago: 1.00 GiB of device memory, cause: full" in text
+    assert "1 out-of-memory error; the last one 1s ago: a request for 1.00 GiB of device memory failed; the device is " \
+           "full: 1.00 MiB short even if all free memory were contiguous" in text
+    assert figures_in(text)["Hit rate"] == ("99.9%", "999 of 1,000 allocations"), figures_in(text)
+    assert figures_in(text)["Limit"] == ("8.00 GiB", "15.0% of it was taken"), figures_in(text)
 
 
 def a_browser_draws_a_million_events():
@@ -218,9 +304,14 @@ def a_browser_draws_a_million_events():
 readers.main([
     a_report_is_one_file_without_external_resources,
     the_facts_of_a_report_match_the_recording,
+    the_key_figures_and_the_limit_match_the_recording,
+    a_trace_has_no_figures_of_a_driver,
+    failures_under_a_limit_have_the_causes_of_the_message,
+    a_report_of_a_recording_with_stacks_has_the_call_sites_at_the_chosen_moment,
     a_limited_report_has_the_last_events_and_the_state_before_them,
     a_hostile_name_cannot_break_out_of_its_markup,
     a_report_that_cannot_be_written_is_an_error,
+    a_browser_draws_the_limit_and_the_call_sites_of_a_recording,
     a_browser_draws_a_recording_at_every_event,
     a_browser_opens_a_report_at_a_failure_or_at_the_peak,
     a_browser_shows_no_event_before_the_first_with_a_map,

@@ -55,6 +55,8 @@ static void add_sites(json_t *facts, const struct stat_source *source)
 	json_t *list = stat_alloc(json_array());
 	struct stat_sites sites;
 
+	if (source->kind == STAT_SOURCE_RECORDING)
+		json_object_set_new(facts, "held", json_string(source->held));
 	stat_sites_make(&sites, source->leaks, source->pid, source->uid);
 	for (size_t i = 0; i < sites.n; i++)
 		json_array_append_new(list, make_site(&sites.list[i]));
@@ -73,9 +75,9 @@ static json_t *new_facts(const struct stat_source *source)
 
 	stat_source_describe(source, title, sizeof(title));
 	stat_clean(clean, sizeof(clean), title);
-	return stat_alloc(json_pack("{s:s, s:s, s:s, s:s, s:[], s:[], s:[], s:I}", "schema", "gpupool.report/1",
+	return stat_alloc(json_pack("{s:s, s:s, s:s, s:s, s:[], s:[], s:[], s:[], s:I}", "schema", "gpupool.report/1",
 		"title", clean, "source", kinds[source->kind], "summary", "call sites that hold memory", "notes",
-		"memories", "refused", "duration_ns", (json_int_t)0));
+		"memories", "figures", "refused", "duration_ns", (json_int_t)0));
 }
 
 enum stat_exit report_write(FILE *out, const struct stat_source *source, uint64_t n_max)
@@ -89,7 +91,7 @@ enum stat_exit report_write(FILE *out, const struct stat_source *source, uint64_
 	report_events_begin(&events, out);
 	if (source->kind == STAT_SOURCE_RECORDING)
 		result = report_recording(&events, facts, source, n_max == UINT64_MAX ? EVENTS_DEFAULT : n_max);
-	else
+	if (source->leaks)
 		add_sites(facts, source);
 	if (source->kind == STAT_SOURCE_PROCESS)
 		result = report_process(&events, facts, source);
@@ -105,6 +107,18 @@ enum stat_exit report_write(FILE *out, const struct stat_source *source, uint64_
 	return result;
 }
 
+/* Finds the memory that a recording's program held at the moment that the user has chosen. */
+static enum stat_exit hold(struct stat_source *source, const struct stat_options *options)
+{
+	if (source->kind == STAT_SOURCE_RECORDING && replay_has_stacks(source->file))
+		return stat_source_hold(source, options);
+	if (!stat_source_chooses(options))
+		return STAT_OK;
+	stat_error("record the program with: gpupool-run --record=FILE --stacks COMMAND",
+		"--at, --device and --pinned are for recordings with stacks.");
+	return STAT_USAGE;
+}
+
 /* Opens the output like that of a binary format, which is refused on a terminal: a page is not readable there. */
 enum stat_exit report_command(const struct stat_command *command, const struct stat_options *options)
 {
@@ -114,10 +128,11 @@ enum stat_exit report_command(const struct stat_command *command, const struct s
 
 	if (result != STAT_OK)
 		return result;
-	out = convert_open(&source, options->output, true);
+	result = hold(&source, options);
+	out = result == STAT_OK ? convert_open(&source, options->output, true) : NULL;
 	if (out)
 		result = convert_close(out, options->output, report_write(out, &source, options->max_blocks));
-	else
+	else if (result == STAT_OK)
 		result = STAT_FAILED;
 	if (result == STAT_OK)
 		result = replay_survey_end(source.name, &source.contents);

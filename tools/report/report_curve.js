@@ -29,25 +29,81 @@ function axis(context, width, height, top, most) {
 	}
 }
 
+// Returns the highest value of a step curve in each column of pixels, so that a short peak can be seen.
+function columnsOf(samples, pick, x, width) {
+	const columns = new Float64Array(Math.ceil(width) + 1);
+	let last = 0, column = 0;
+	for (const sample of samples) {
+		const at = Math.floor(x(sample[0])), value = pick(sample);
+		if (at >= columns.length)
+			break;
+		for (; column < at; column++)
+			columns[column] = Math.max(columns[column], last);
+		if (at >= 0)
+			columns[at] = Math.max(columns[at], last, value);
+		last = value;
+	}
+	for (; column < columns.length; column++)
+		columns[column] = Math.max(columns[column], last);
+	return columns;
+}
+
 // Fills the area below a step curve, from the left edge to the right.
 function fillSteps(context, samples, pick, x, y, width, floor) {
 	context.beginPath();
 	context.moveTo(0, floor);
-	let last = 0;
-	for (const sample of samples) {
-		const at = Math.max(0, Math.min(width, x(sample[0])));
-		context.lineTo(at, y(last));
-		last = pick(sample);
-		context.lineTo(at, y(last));
-	}
-	context.lineTo(width, y(last));
+	columnsOf(samples, pick, x, width).forEach((value, column) => {
+		context.lineTo(column, y(value));
+		context.lineTo(column + 1, y(value));
+	});
 	context.lineTo(width, floor);
 	context.fill();
 }
 
+// The limit belongs to the scale of the curve, unless it is so high that the curve would be flat below it.
+function mostBytes() {
+	const most = Math.max(1, memory.peak_used_bytes, memory.peak_reserved_bytes);
+	const limits = (memory.limits || []).map(limit => limit[1]).filter(bytes => bytes !== null && bytes <= 3 * most);
+	return Math.max(most, ...limits);
+}
+
+// Draws the limit as a line, which steps when the limit changes.
+function drawLimit(context, x, y, width, top, most) {
+	const limits = memory.limits || [];
+	$('limit-key').hidden = !limits.some(limit => limit[1] !== null);
+	context.strokeStyle = colour('limit');
+	context.lineWidth = 2;
+	context.setLineDash([6, 4]);
+	context.beginPath();
+	let last = null, end = 0;
+	limits.forEach(([ns, bytes], i) => {
+		const from = Math.max(0, x(ns)), to = i + 1 < limits.length ? Math.min(width, x(limits[i + 1][0])) : width;
+		if (bytes === null || bytes > most || to < 0 || from > width) {
+			last = null;
+			return;
+		}
+		if (last === null)
+			context.moveTo(from, y(bytes));
+		else
+			context.lineTo(from, y(bytes));
+		context.lineTo(to, y(bytes));
+		last = bytes;
+		end = to;
+	});
+	context.stroke();
+	context.setLineDash([]);
+	const bytes = limits.length ? limits[limits.length - 1][1] : null;
+	context.textAlign = 'right';
+	if (last !== null)
+		writeOn(context, `limit ${bytesText(last)}`, end - 6, y(last) < top + 20 ? y(last) + 15 : y(last) - 5);
+	else if (bytes !== null)
+		writeOn(context, `the limit, ${bytesText(bytes)}, is above this curve`, width - 6, top + 14);
+	context.textAlign = 'left';
+}
+
 function drawCurve() {
 	const [context, width, height] = begin($('curve'));
-	const top = 8, floor = height - 18, most = Math.max(1, memory.peak_used_bytes, memory.peak_reserved_bytes);
+	const top = 8, floor = height - 18, most = mostBytes();
 	const x = ns => (ns - curve.from) / (curve.to - curve.from) * width;
 	const y = bytes => floor - bytes / most * (floor - top);
 	context.fillStyle = colour('cached');
@@ -59,6 +115,7 @@ function drawCurve() {
 	for (const moment of facts.refused)
 		if (moment.memory === memory.number)
 			context.fillRect(x(moment.ns) - 1, top, 2, floor - top);
+	drawLimit(context, x, y, width, top, most);
 	context.fillStyle = colour('mark');
 	context.fillRect(x(curve.cursor) - .5, 0, 1, floor);
 	context.fillStyle = colour('soft');
@@ -66,7 +123,13 @@ function drawCurve() {
 	context.textAlign = 'right';
 	context.fillText(timeText(curve.to), width - 4, height - 4);
 	$('curve').ariaLabel = `${memory.name}: at most ${bytesText(memory.peak_used_bytes)} used, ` +
-		`${bytesText(memory.peak_reserved_bytes)} taken, ${memory.samples.length} points`;
+		`${bytesText(memory.peak_reserved_bytes)} taken, ${memory.samples.length} points` +
+		limitText(memory.limits);
+}
+
+function limitText(limits) {
+	const last = limits?.length ? limits[limits.length - 1][1] : null;
+	return last === null ? '' : `, limit ${bytesText(last)}`;
 }
 
 function sampleAt(ns) {

@@ -3,6 +3,50 @@
 
 // The sections "Devices" and "When memory ran out", and the start of the page.
 
+// Adds a key figure: its name, its value, and what the value means.
+function addFigure(name, value, detail, isBad) {
+	const box = document.createElement('div'), term = document.createElement('dt');
+	const number = document.createElement('dd'), more = document.createElement('dd');
+	term.textContent = name;
+	number.textContent = value;
+	more.textContent = detail;
+	number.className = isBad ? 'value bad' : 'value';
+	box.append(term, number, more);
+	$('figures').append(box);
+}
+
+const numberText = n => n.toLocaleString('en-US');
+const shareText = (part, all) => (Math.floor(1000 * part / all) / 10).toFixed(1) + '%';
+
+function addDriverFigures(f) {
+	const calls = f.driver_allocs + f.driver_frees + (f.driver_moves || 0);
+	addFigure('Peak taken', bytesText(f.peak_reserved_bytes), 'from the driver' +
+		(f.peak_used_bytes ? `, ${(f.peak_reserved_bytes / f.peak_used_bytes).toFixed(2)} times the used` : ''));
+	addFigure('Hit rate', f.allocs ? shareText(f.hits, f.allocs) : '-',
+		`${numberText(f.hits)} of ${numberText(f.allocs)} allocations`);
+	addFigure('Driver calls', numberText(calls), `${numberText(f.driver_allocs)} took memory, ` +
+		`${numberText(f.driver_frees)} returned` + (f.driver_moves ? `, ${numberText(f.driver_moves)} moved` : ''));
+	addFigure('Limit', f.limit_bytes === null ? 'none' : bytesText(f.limit_bytes),
+		f.limit_changes ? `changed ${numberText(f.limit_changes)} time${f.limit_changes === 1 ? '' : 's'}` :
+			f.limit_bytes ? `${shareText(f.peak_reserved_bytes, f.limit_bytes)} of it was taken` : 'no limit is set');
+}
+
+// Shows the figures of the chosen memory.
+function showFigures() {
+	const f = facts.figures.find(one => one.number === memory?.number) || facts.figures[0];
+	if (!f)
+		return;
+	show('figures').textContent = '';
+	addFigure('Peak used', bytesText(f.peak_used_bytes), facts.figures.length > 1 ? f.name : 'by the program');
+	if ('hits' in f)
+		addDriverFigures(f);
+	else
+		addFigure('Allocations', numberText(f.allocs), '');
+	const first = facts.refused.find(moment => moment.memory === f.number);
+	addFigure('Out-of-memory errors', numberText(f.failed), first ? `the first at ${timeText(first.ns)}` :
+		f.failed ? '' : 'no allocation failed', f.failed > 0);
+}
+
 function showDevices() {
 	for (const device of facts.devices || []) {
 		const title = document.createElement('p'), bar = document.createElement('div');
@@ -23,10 +67,21 @@ function showDevices() {
 	}
 }
 
+// Adds a row below that of a failure: the process, the cause and the call site, as in the process's own message.
+function addCause(table, episode) {
+	const cell = table.insertRow().insertCell();
+	const lines = ['process: ' + episode.process, 'cause: ' + episode.cause];
+	if (episode.requested_at)
+		lines.push('requested at: ' + episode.requested_at);
+	cell.colSpan = 8;
+	cell.className = 'text cause';
+	cell.textContent = lines.join('\n');
+}
+
 function showRounds() {
 	const table = $('round-table');
 	if (facts.oom)
-		show('oom').textContent = 'Out of memory: ' + facts.oom;
+		show('oom').textContent = facts.oom;
 	if (facts.rounds?.length) {
 		addRow(table, ['Memory', 'Retry round', 'Count', 'Made available', 'Duration'], true, 9);
 		for (const r of facts.rounds)
@@ -34,9 +89,12 @@ function showRounds() {
 	} else if (facts.episodes?.length) {
 		addRow(table, ['Time', 'Duration', 'Thread', 'Memory', 'Requested', 'Driver refusals',
 			'Returned to driver', 'Result'], true, 9);
-		for (const e of facts.episodes)
+		for (const e of facts.episodes) {
 			addRow(table, [timeText(e.ns), timeText(e.took_ns), e.thread, e.memory, bytesText(e.asked_bytes), e.n_denied,
 				bytesText(e.returned_bytes), e.is_served ? 'served' : 'failed'], false, 9);
+			if (e.cause)
+				addCause(table, e);
+		}
 	}
 	if (facts.oom || table.rows.length)
 		show('rounds');
@@ -54,6 +112,7 @@ function drawAll() {
 function choose(number) {
 	memory = facts.memories.find(m => m.number === number) || memory;
 	$('memory').value = memory.number;
+	showFigures();
 	drawAll();
 }
 
@@ -92,6 +151,7 @@ async function main() {
 	$('summary').textContent = facts.summary;
 	if (facts.notes.length)
 		show('notes').textContent = facts.notes.join('\n');
+	showFigures();
 	showDevices();
 	showSites();
 	showRounds();

@@ -7,9 +7,11 @@
 #include <stdlib.h>
 
 #include "common/size.h"
+#include "tools/answer/stat_cause.h"
 #include "tools/answer/stat_map.h"
 #include "tools/replay/replay_history.h"
 #include "tools/text/stat_text.h"
+#include "report_figures.h"
 #include "report_recording.h"
 
 #define ADDRESS_END (UINT64_C(1) << 59)
@@ -63,6 +65,7 @@ static void add_rounds(json_t *facts, const json_t *counters, unsigned number)
 static void add_memory(json_t *facts, const json_t *counters, unsigned number)
 {
 	add_bar(facts, counters, number);
+	report_figures_add_counters(facts, counters, number);
 	add_rounds(facts, counters, number);
 }
 
@@ -151,15 +154,20 @@ static void add_map(struct report_events *events, json_t *facts, const json_t *r
 static void add_oom(json_t *facts, const json_t *oom)
 {
 	const json_t *last = json_object_get(oom, "last");
-	char bytes[STAT_TEXT_MAX], age[STAT_TEXT_MAX], text[256], clean[256];
-	uint64_t n = stat_reply_u64_or_0(oom, "n_ooms");
+	char bytes[STAT_TEXT_MAX], age[STAT_TEXT_MAX], missing[STAT_TEXT_MAX], text[512], clean[512];
+	uint64_t n = stat_reply_u64_or_0(oom, "n_ooms"), missing_bytes = stat_reply_u64_or_0(last, "missing_bytes");
 
 	if (!json_is_object(last))
 		return;
 	stat_bytes(bytes, stat_reply_u64_or_0(last, "asked_bytes"));
+	stat_bytes(missing, missing_bytes);
 	stat_age(age, stat_reply_u64_or_0(last, "age_ns"));
-	snprintf(text, sizeof(text), "%" PRIu64 " time%s; the last %s ago: %s of %.16s memory, cause: %.32s", n,
-		n == 1 ? "" : "s", age, bytes, stat_reply_text(last, "kind"), stat_reply_text(last, "cause"));
+	snprintf(text, sizeof(text),
+		"%" PRIu64
+		" out-of-memory error%s; the last one %s ago: a request for %s of %.16s memory failed; %s%s%s%s",
+		n, n == 1 ? "" : "s", age, bytes, stat_reply_text(last, "kind"), stat_cause_text(last),
+		missing_bytes ? ": " : "", missing_bytes ? missing : "",
+		missing_bytes ? " short even if all free memory were contiguous" : "");
 	stat_clean(clean, sizeof(clean), text);
 	json_object_set_new(facts, "oom", json_string(clean));
 }

@@ -15,27 +15,16 @@
 
 #include "tools/replay/replay_samples.h"
 #include "tools/text/stat_text.h"
+#include "report_failures.h"
+#include "report_figures.h"
 
-enum { PARTS = 4000, REFUSED_MAX = 1000, EPISODES_MAX = 500 };
-
-/*
- * An episode without enough memory: from the driver's first refusal until the allocation is served or fails. If a
- * limit forbids an allocation, the driver is not asked, and the episode consists of the failure alone.
- */
-struct episode {
-	bool is_open;
-	uint64_t ns, returned_bytes, n_denied;
-	uint32_t thread;
-};
+enum { PARTS = 4000 };
 
 struct first_walk {
 	struct samples samples;
-	struct {
-		uint64_t used_bytes, reserved_bytes;
-	} peaks[HISTORY_MEMORIES_MAX];
-	struct episode episodes[HISTORY_MEMORIES_MAX];
-	json_t *refused, *done; /* lists */
-	uint64_t n_places, n_refused, n_episodes;
+	struct report_figures figures;
+	struct report_failures failures;
+	uint64_t n_places;
 };
 
 struct second_walk {
@@ -43,15 +32,6 @@ struct second_walk {
 	uint64_t at, first; /* events with an address: how many came so far, and the first to write */
 	uint64_t n_before;  /* events written to build the state before that one */
 };
-
-const char *report_memory_name(char name[static STAT_ERROR_MAX], unsigned number)
-{
-	if (number == HISTORY_PINNED)
-		snprintf(name, STAT_ERROR_MAX, "pinned memory");
-	else
-		snprintf(name, STAT_ERROR_MAX, "device %u", number);
-	return name;
-}
 
 json_t *report_memory(unsigned number)
 {
@@ -67,57 +47,14 @@ static bool has_place(const struct history_event *event)
 	return event->addr && event->kind <= HISTORY_BLOCK_GONE;
 }
 
-/* Adds an episode with the bytes that the program requested, not those that the pool requested from the driver. */
-static void add_episode(
-	struct first_walk *w, const struct episode *e, const struct history_event *event, bool is_served)
-{
-	char name[STAT_ERROR_MAX];
-
-	if (w->n_episodes++ >= EPISODES_MAX)
-		return;
-	json_array_append_new(
-		w->done, stat_alloc(json_pack("{s:I, s:I, s:I, s:s, s:I, s:I, s:I, s:b}", "ns", (json_int_t)e->ns,
-				 "took_ns", (json_int_t)(event->ns - e->ns), "thread", (json_int_t)e->thread, "memory",
-				 report_memory_name(name, event->memory), "asked_bytes",
-				 (json_int_t)event->requested_bytes, "n_denied", (json_int_t)e->n_denied,
-				 "returned_bytes", (json_int_t)e->returned_bytes, "is_served", (int)is_served)));
-}
-
-static void follow_episode(struct first_walk *w, const struct history_event *event)
-{
-	const struct episode fresh = {.is_open = true, .ns = event->ns, .thread = event->thread};
-	struct episode *e = &w->episodes[event->memory];
-	bool is_same_thread = e->is_open && event->thread == e->thread;
-
-	if (event->kind == HISTORY_DENIED) {
-		if (!e->is_open)
-			*e = fresh;
-		e->n_denied++;
-	} else if (e->is_open && event->kind == HISTORY_SEGMENT_GONE && !event->is_own) {
-		e->returned_bytes += event->bytes;
-	} else if (is_same_thread && (event->kind == HISTORY_BLOCK_NEW || event->kind == HISTORY_REFUSED)) {
-		add_episode(w, e, event, event->kind == HISTORY_BLOCK_NEW);
-		e->is_open = false;
-	} else if (event->kind == HISTORY_REFUSED) {
-		add_episode(w, &fresh, event, false);
-	}
-}
-
 static void take_first(void *arg, const struct history *h, const struct history_event *event)
 {
 	struct first_walk *w = arg;
-	const struct history_memory *m = &h->memories[event->memory];
 
 	samples_take(&w->samples, h, event);
-	follow_episode(w, event);
+	report_figures_take(&w->figures, h, event);
+	report_failures_take(&w->failures, h, event);
 	w->n_places += has_place(event);
-	w->peaks[event->memory].used_bytes = gp_max(w->peaks[event->memory].used_bytes, m->used_bytes);
-	w->peaks[event->memory].reserved_bytes = gp_max(w->peaks[event->memory].reserved_bytes, m->reserved_bytes);
-	if (event->kind != HISTORY_REFUSED || w->n_refused++ >= REFUSED_MAX)
-		return;
-	json_array_append_new(
-		w->refused, stat_alloc(json_pack("{s:I, s:i, s:I}", "ns", (json_int_t)event->ns, "memory",
-				    (int)event->memory, "asked_bytes", (json_int_t)event->requested_bytes)));
 }
 
 static void put(struct second_walk *w, enum report_event_kind kind, const struct history_event *event)
@@ -191,15 +128,15 @@ static void add_memories(json_t *facts, const struct first_walk *w, const struct
 		if (!h->memories[i].is_used || !w->samples.memories[i].n)
 			continue;
 		memory = report_memory(i);
-		json_object_set_new(memory, "peak_used_bytes", json_integer((json_int_t)w->peaks[i].used_bytes));
 		json_object_set_new(
-			memory, "peak_reserved_bytes", json_integer((json_int_t)w->peaks[i].reserved_bytes));
+			memory, "peak_used_bytes", json_integer((json_int_t)w->figures.memories[i].peak_used_bytes));
+		json_object_set_new(memory, "peak_reserved_bytes",
+			json_integer((json_int_t)w->figures.memories[i].peak_reserved_bytes));
 		json_object_set_new(memory, "samples", make_samples(&w->samples.memories[i]));
+		report_figures_add(facts, memory, &w->figures, h, i, !h->is_text);
 		json_array_append_new(list, memory);
 	}
 	json_object_set_new(facts, "memories", list);
-	json_object_set(facts, "refused", w->refused);
-	json_object_set(facts, "episodes", w->done);
 }
 
 static void add_note(json_t *facts, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -214,7 +151,7 @@ static void add_note(json_t *facts, const char *format, ...)
 	json_array_append_new(json_object_get(facts, "notes"), json_string(text));
 }
 
-static void add_notes(json_t *facts, const struct replay_contents *c, const struct first_walk *w, uint64_t left_out)
+static void add_notes(json_t *facts, const struct replay_contents *c, uint64_t left_out)
 {
 	if (left_out)
 		add_note(facts, "The map shows the last events; %" PRIu64 " earlier events are only in the curves.",
@@ -227,10 +164,6 @@ static void add_notes(json_t *facts, const struct replay_contents *c, const stru
 		add_note(facts, "The recording is incomplete: %s. The report shows all that comes before.", c->damage);
 	else if (!c->is_text && !c->is_exit)
 		add_note(facts, "The recording stops before the end of its process.");
-	if (w->n_refused > REFUSED_MAX || w->n_episodes > EPISODES_MAX)
-		add_note(facts,
-			"Only the first are shown of %" PRIu64 " failures and %" PRIu64 " times that memory ran out.",
-			w->n_refused, w->n_episodes);
 }
 
 static void add_summary(json_t *facts, const struct replay_contents *c)
@@ -269,6 +202,7 @@ static int walk_twice(struct report_events *events, json_t *facts, const struct 
 
 	samples_end(&first->samples);
 	add_memories(facts, first, &history);
+	report_failures_add(facts, &first->failures);
 	history_deinit(&history);
 	if (r)
 		return r;
@@ -277,7 +211,7 @@ static int walk_twice(struct report_events *events, json_t *facts, const struct 
 	r = walk(source, &history, error);
 	history_deinit(&history);
 	json_object_set_new(facts, "n_before", json_integer((json_int_t)second.n_before));
-	add_notes(facts, &source->contents, first, second.first);
+	add_notes(facts, &source->contents, second.first);
 	return r;
 }
 
@@ -286,18 +220,19 @@ enum stat_exit report_recording(
 {
 	const struct replay_contents *c = &source->contents;
 	uint64_t duration_ns = c->is_text ? c->n_events * 1000 : c->duration_ns;
-	struct first_walk first = {.refused = stat_alloc(json_array()), .done = stat_alloc(json_array())};
+	struct first_walk first = {0};
 	char error[REPLAY_ERROR_MAX];
 	int r;
 
 	samples_init(&first.samples, duration_ns, PARTS);
+	report_failures_init(&first.failures, source);
 	add_summary(facts, c);
 	json_object_set_new(facts, "is_text", json_boolean(c->is_text));
 	json_object_set_new(facts, "duration_ns", json_integer((json_int_t)duration_ns));
 	r = walk_twice(events, facts, source, n_max, &first, error);
 	samples_deinit(&first.samples);
-	json_decref(first.refused);
-	json_decref(first.done);
+	report_figures_deinit(&first.figures);
+	report_failures_deinit(&first.failures);
 	if (r == 0)
 		return STAT_OK;
 	stat_error(NULL, "%s: %s.", source->name, error);

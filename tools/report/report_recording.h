@@ -13,4 +13,3 @@ enum stat_exit report_recording(
 
 /* Returns an entry of "memories", without samples and peaks. */
 json_t *report_memory(unsigned number);
-const char *report_memory_name(char name[static STAT_ERROR_MAX], unsigned number);

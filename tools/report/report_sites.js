@@ -97,6 +97,8 @@ function showSites() {
 	if (!facts.sites)
 		return;
 	show('sites');
+	if (facts.held)
+		$('held').textContent = facts.held;
 	flame.root = flame.top = makeTree(facts.sites);
 	$('flame').addEventListener('click', event => {
 		flame.top = rectAt(event)?.node || flame.top;

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tools/answer/stat_cause.h"
 #include "tools/answer/stat_saved.h"
 #include "tools/answer/stat_stack.h"
 #include "tools/ask/stat_report.h"
@@ -18,32 +19,6 @@
 #include "stat_show.h"
 
 enum { STATUS_MAX = 1 << 20 };
-
-/* pinned: the text for pinned host memory; NULL if it is the same. */
-static const struct {
-	const char *name, *text, *pinned;
-} causes[] = {
-	{"beyond-device", "the request is larger than the device", "the request is larger than the machine's memory"},
-	{"beyond-limit", "the request is larger than the limit"},
-	{"fragmented", "fragmentation: enough memory is free, but it is not contiguous"},
-	{"limited", "the limit is reached"},
-	{"full", "the device is full", "no pinned memory is left"},
-	{"others", "the device is full; other processes, or CUDA itself, use most of it"},
-	{"refused", "the driver refused the request although enough memory is free"},
-	{"pending", "the GPU may still be using memory that the program has freed"},
-	{"rounded", "rounding: the pool rounds sizes up by more than is missing"},
-};
-
-static const char *cause_of(const json_t *oom)
-{
-	const char *name = stat_reply_text(oom, "cause");
-	bool is_pinned = strcmp(stat_reply_text(oom, "kind"), "pinned") == 0;
-
-	for (size_t i = 0; i < sizeof(causes) / sizeof(*causes); i++)
-		if (strcmp(causes[i].name, name) == 0)
-			return is_pinned && causes[i].pinned ? causes[i].pinned : causes[i].text;
-	return "unknown";
-}
 
 /* Prints "name 1.00 GiB" for each member, or "name -" if it is unknown. */
 static void print_bytes(const json_t *oom, const char *title, const char *const (*members)[2], size_t n)
@@ -233,7 +208,7 @@ static void print_last(const json_t *reply, const json_t *oom, struct stat_stack
 	printf("%" PRIu64 " out-of-memory error%s; the last one %s ago %s: a request for %s%s failed\n", n,
 		n == 1 ? "" : "s", age, memory, asked,
 		strcmp(stat_reply_text(oom, "kind"), "unpooled") ? "" : " (not pooled)");
-	printf("%-8s %s", "cause", cause_of(oom));
+	printf("%-8s %s", "cause", stat_cause_text(oom));
 	if (stat_reply_u64_or_0(oom, "missing_bytes"))
 		printf("; %s short even if all free memory were contiguous", missing);
 	putchar('\n');

@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/* The cause of an out-of-memory error in words, those of the process's own message (shim/oom/oom_say.c). */
+
+#include <jansson.h>
+
+/* Returns the words for the last error in an answer to "oom", or "unknown". */
+const char *stat_cause_text(const json_t *oom);

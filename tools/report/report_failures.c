@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include "report_failures.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tools/text/stat_text.h"
+#include "report_figures.h"
+
+enum { REFUSED_MAX = 1000, EPISODES_MAX = 500, FULL_PERCENT = 95, CAUSE_MAX = 256 };
+
+void report_failures_init(struct report_failures *f, const struct stat_source *source)
+{
+	*f = (struct report_failures){
+		.source = source, .refused = stat_alloc(json_array()), .done = stat_alloc(json_array())};
+	if (source->leaks)
+		f->stacks = stat_stacks_new(source->leaks, 0, source->uid);
+}
+
+void report_failures_deinit(struct report_failures *f)
+{
+	if (f->stacks)
+		stat_stacks_free_quietly(f->stacks);
+	json_decref(f->refused);
+	json_decref(f->done);
+	json_decref(f->first);
+}
+
+/* Tells why a limit forbade the request. Freed memory that the GPU may still use is not known from a recording. */
+static void explain_limit(char text[static CAUSE_MAX], const struct history_memory *m, uint64_t asked)
+{
+	uint64_t limit = m->limit_bytes, held = gp_min(m->used_bytes + m->unpooled_bytes, limit);
+	uint64_t taken = gp_min(m->reserved_bytes + m->unpooled_bytes, limit);
+	uint64_t idle = m->reserved_bytes - gp_min(m->used_bytes, m->reserved_bytes);
+	uint64_t reach = limit - taken + idle, permille = held / gp_max(limit / 1000, 1);
+	char one[STAT_TEXT_MAX], other[STAT_TEXT_MAX];
+
+	stat_bytes(one, held);
+	stat_bytes(other, limit);
+	if (asked > limit) {
+		snprintf(text, CAUSE_MAX, "the request is larger than the limit");
+	} else if (held > limit / 100 * FULL_PERCENT) {
+		snprintf(text, CAUSE_MAX,
+			"the limit is reached: the program itself holds %s of the %s that it may use (%" PRIu64
+			".%" PRIu64 " %%)",
+			one, other, permille / 10, permille % 10);
+	} else if (reach >= asked) {
+		stat_bytes(one, idle);
+		snprintf(text, CAUSE_MAX,
+			"fragmentation under the limit, or memory that the GPU may still be using: %s are held but not "
+			"used",
+			one);
+	} else {
+		stat_bytes(one, asked - reach);
+		snprintf(
+			text, CAUSE_MAX, "the limit is reached: %s short even if all free memory were contiguous", one);
+	}
+}
+
+static void explain(char text[static CAUSE_MAX], const struct history_memory *m, const struct history_event *event,
+	uint64_t n_denied)
+{
+	bool is_pinned = event->memory == HISTORY_PINNED;
+	uint64_t asked = gp_min(event->requested_bytes, INT64_MAX);
+
+	if (!n_denied && m->limit_bytes <= INT64_MAX)
+		explain_limit(text, m, asked);
+	else if (asked > m->capacity_bytes)
+		snprintf(text, CAUSE_MAX, "the request is larger than %s",
+			is_pinned ? "the machine's memory" : "the device");
+	else
+		snprintf(text, CAUSE_MAX, "%s: the driver refused %" PRIu64 " time%s",
+			is_pinned ? "no pinned memory is left" : "the device is full", n_denied, stat_plural(n_denied));
+}
+
+/* Returns the numbers of the process as the message has them. */
+static void describe(char text[static CAUSE_MAX], const struct history_memory *m)
+{
+	char used[STAT_TEXT_MAX], idle[STAT_TEXT_MAX], unpooled[STAT_TEXT_MAX], limit[STAT_TEXT_MAX] = "none";
+
+	stat_bytes(used, m->used_bytes);
+	stat_bytes(idle, m->reserved_bytes - gp_min(m->used_bytes, m->reserved_bytes));
+	stat_bytes(unpooled, m->unpooled_bytes);
+	if (m->limit_bytes <= INT64_MAX)
+		stat_bytes(limit, m->limit_bytes);
+	snprintf(
+		text, CAUSE_MAX, "used %s, held but not used %s, not pooled %s, limit %s", used, idle, unpooled, limit);
+}
+
+static void set_requested_at(struct report_failures *f, json_t *episode, uint32_t number)
+{
+	const struct replay_stack *stack = replay_stack_find(replay_stacks_of(f->source->file), number);
+	json_t *frames = stack && f->stacks ? replay_stack_frames(stack) : NULL;
+	char *text = frames ? stat_stacks_text(f->stacks, frames) : NULL;
+
+	if (text)
+		json_object_set_new(episode, "requested_at", json_string(text));
+	free(text);
+	json_decref(frames);
+}
+
+/* Writes the first error as one sentence, as the first lines of the message. */
+static void tell_first(struct report_failures *f, const struct history_event *event, const char *cause)
+{
+	char asked[STAT_TEXT_MAX], name[STAT_ERROR_MAX], text[2 * CAUSE_MAX];
+	bool is_pinned = event->memory == HISTORY_PINNED;
+
+	stat_bytes(asked, event->requested_bytes);
+	snprintf(text, sizeof(text), "Out of %s%s: a request for %s failed; %s", is_pinned ? "" : "memory on ",
+		report_memory_name(name, event->memory), asked, cause);
+	f->first = json_string(text);
+}
+
+/* Adds an episode with the bytes that the program requested, not those that the pool requested from the driver. */
+static void add_episode(struct report_failures *f, const struct report_episode *e, const struct history_memory *m,
+	const struct history_event *event)
+{
+	bool is_served = event->kind == HISTORY_BLOCK_NEW;
+	char name[STAT_ERROR_MAX], cause[CAUSE_MAX], numbers[CAUSE_MAX];
+	json_t *episode;
+
+	if (f->n_episodes++ >= EPISODES_MAX)
+		return;
+	episode = stat_alloc(json_pack("{s:I, s:I, s:I, s:s, s:I, s:I, s:I, s:b}", "ns", (json_int_t)e->ns, "took_ns",
+		(json_int_t)(event->ns - e->ns), "thread", (json_int_t)e->thread, "memory",
+		report_memory_name(name, event->memory), "asked_bytes", (json_int_t)event->requested_bytes, "n_denied",
+		(json_int_t)e->n_denied, "returned_bytes", (json_int_t)e->returned_bytes, "is_served", (int)is_served));
+	if (!is_served) {
+		explain(cause, m, event, e->n_denied);
+		describe(numbers, m);
+		json_object_set_new(episode, "cause", json_string(cause));
+		json_object_set_new(episode, "process", json_string(numbers));
+		set_requested_at(f, episode, event->stack);
+		if (!f->first)
+			tell_first(f, event, cause);
+	}
+	json_array_append_new(f->done, episode);
+}
+
+static void follow_episode(struct report_failures *f, const struct history_memory *m, const struct history_event *event)
+{
+	const struct report_episode fresh = {.is_open = true, .ns = event->ns, .thread = event->thread};
+	struct report_episode *e = &f->episodes[event->memory];
+	bool is_same_thread = e->is_open && event->thread == e->thread;
+
+	if (event->kind == HISTORY_DENIED) {
+		if (!e->is_open)
+			*e = fresh;
+		e->n_denied++;
+	} else if (e->is_open && event->kind == HISTORY_SEGMENT_GONE && !event->is_own) {
+		e->returned_bytes += event->bytes;
+	} else if (is_same_thread && (event->kind == HISTORY_BLOCK_NEW || event->kind == HISTORY_REFUSED)) {
+		add_episode(f, e, m, event);
+		e->is_open = false;
+	} else if (event->kind == HISTORY_REFUSED) {
+		add_episode(f, &fresh, m, event);
+	}
+}
+
+void report_failures_take(struct report_failures *f, const struct history *h, const struct history_event *event)
+{
+	follow_episode(f, &h->memories[event->memory], event);
+	if (event->kind != HISTORY_REFUSED || f->n_refused++ >= REFUSED_MAX)
+		return;
+	json_array_append_new(
+		f->refused, stat_alloc(json_pack("{s:I, s:i, s:I}", "ns", (json_int_t)event->ns, "memory",
+				    (int)event->memory, "asked_bytes", (json_int_t)event->requested_bytes)));
+}
+
+void report_failures_add(json_t *facts, const struct report_failures *f)
+{
+	char text[STAT_TEXT_MAX + 128];
+
+	json_object_set(facts, "refused", f->refused);
+	json_object_set(facts, "episodes", f->done);
+	if (f->first)
+		json_object_set(facts, "oom", f->first);
+	if (f->n_refused <= REFUSED_MAX && f->n_episodes <= EPISODES_MAX)
+		return;
+	snprintf(text, sizeof(text),
+		"Only the first are shown of %" PRIu64 " failures and %" PRIu64 " times that memory ran out.",
+		f->n_refused, f->n_episodes);
+	json_array_append_new(json_object_get(facts, "notes"), json_string(text));
+}
