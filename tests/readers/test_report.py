@@ -237,7 +237,7 @@ def a_browser_draws_the_limit_and_the_call_sites_of_a_recording():
         "Peak used": ("60.0 MiB", "by the program"), "Peak taken": ("60.0 MiB", "from the driver, 1.00 times the used"),
         "Hit rate": ("33.3%", "1 of 3 allocations"), "Driver calls": ("3", "2 took memory, 1 returned"),
         "Limit": ("none", "changed 2 times"), "Out-of-memory errors": ("4", figures_in(text)["Out-of-memory errors"][1])}
-    assert "cause: the request is larger than the limit\nrequested at: 0x77</td>" in text
+    assert "cause: the request is larger than the limit\nrequested at: 0x77</div>" in text
     assert '<span id="limit-key"><i' in text and "<b>" not in re.sub(r"(?s)<script.*?</script>", "", text)
 
 
@@ -291,6 +291,10 @@ def a_browser_draws_a_process():
            "full: 1.00 MiB short even if all free memory were contiguous" in text
     assert figures_in(text)["Hit rate"] == ("99.9%", "999 of 1,000 allocations"), figures_in(text)
     assert figures_in(text)["Limit"] == ("8.00 GiB", "15.0% of it was taken"), figures_in(text)
+    assert re.findall(r"<option[^>]*>([^<]*)", text) == ["device 0", "device 1", "pinned memory"], text
+    labels, text = draw(file, "#memory=64")
+    assert labels["map"] == "pinned memory: 0 segments, 0 blocks, 0 B of 0 B", labels
+    assert figures_in(text)["Peak used"] == ("900 MiB", "pinned memory"), figures_in(text)
 
 
 def a_browser_draws_a_million_events():

@@ -4,6 +4,10 @@
 // The section "Memory over time".
 
 const curve = {from: 0, to: facts.duration_ns || 1, cursor: facts.duration_ns || 0};
+// A process may have figures of memory of which it holds no segment now.
+for (const {number, name} of facts.figures)
+	if (!facts.memories.some(m => m.number === number))
+		facts.memories.push({number, name, peak_used_bytes: 0, peak_reserved_bytes: 0, samples: []});
 let memory = facts.memories[0];
 
 // Writes a text with an outline, so that it can be read on any background.

@@ -69,13 +69,14 @@ function showDevices() {
 
 // Adds a row below that of a failure: the process, the cause and the call site, as in the process's own message.
 function addCause(table, episode) {
-	const cell = table.insertRow().insertCell();
+	const cell = table.insertRow().insertCell(), text = document.createElement('div');
 	const lines = ['process: ' + episode.process, 'cause: ' + episode.cause];
 	if (episode.requested_at)
 		lines.push('requested at: ' + episode.requested_at);
 	cell.colSpan = 8;
 	cell.className = 'text cause';
-	cell.textContent = lines.join('\n');
+	text.textContent = lines.join('\n');
+	cell.append(text);
 }
 
 function showRounds() {
