@@ -57,8 +57,8 @@ def long_record(kind, *parts):
     return bytes([31]) + varint(kind) + varint(0) + varint(len(body)) + body
 
 
-def pool(number=0, granule=2 * MIB, capacity=128 << 30, cache=0):
-    return record(POOL, number, 0, 0, SPLIT, granule, capacity, NO_LIMIT, capacity // 5, NO_LIMIT, 0, 0, 2, 0, cache)
+def pool(number=0, granule=2 * MIB, capacity=128 << 30, cache=0, limit=NO_LIMIT):
+    return record(POOL, number, 0, 0, SPLIT, granule, capacity, limit, capacity // 5, NO_LIMIT, 0, 0, 2, 0, cache)
 
 
 def begin(*pools):
@@ -132,6 +132,12 @@ def blocks_whose_stacks_are_not_defined():
     return begin_with_stacks(1) + b"".join(record(ALLOC, fold(512), 512, 0, 0, 1 << 62 | nth) for nth in range(100000))
 
 
+def failures_under_a_limit_beside_many_blocks():
+    """Every failure makes a report look for the largest free block."""
+    segment = record(RESERVE, fold(1 << 40), 1 << 30)
+    return begin(pool(limit=2 << 30)) + segment + blocks(100000, 1 << 40, 1024) + record(ALLOC, 0, 1 << 30, fold(-12)) * 2000
+
+
 # The work grows with the square of the length if each record makes the reader visit everything that exists.
 LONG = (
     (drops_of_an_empty_pool, {}),
@@ -141,6 +147,7 @@ LONG = (
     (segments_that_replace_each_other, {}),
     (a_segment_for_every_block, {"replay": ("replay", "--pool=none")}),
     (frees_beside_many_pools, {}),
+    (failures_under_a_limit_beside_many_blocks, {}),
     (stacks_as_many_as_a_process_has, {"folded": ("convert", "--to=folded", "--output=/dev/null")}),
     (numbers_from_the_highest_down, {"folded": ("convert", "--to=folded", "--output=/dev/null")}),
     (blocks_whose_stacks_are_not_defined, {"folded": ("convert", "--to=folded", "--output=/dev/null")}),

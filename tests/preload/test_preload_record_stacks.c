@@ -184,6 +184,27 @@ START_TEST(a_failed_allocation_has_its_stack_in_the_recording)
 }
 END_TEST
 
+/* Both recordings, with and without stacks, have what the message says. */
+static const char *const without_and_with[] = {"GPUPOOL_STACKS=off", "GPUPOOL_STACKS=8"};
+
+START_TEST(a_report_tells_the_cause_of_a_failure_under_a_limit_in_the_words_of_the_message)
+{
+	char cause[512];
+	const char *line;
+
+	play_run(&(struct play){.program = "app_oom",
+		.words = {"limit"},
+		.env = (const char *const[]){"GPUPOOL_RECORD=rec", without_and_with[_i], "GPUPOOL_LIMIT=256MiB", NULL},
+		.preload = play_library});
+	ck_assert_int_eq(play_status, 0);
+	line = strstr(play_err, "  cause: fragmentation: ");
+	ck_assert_msg(line, "expected a cause in: %.200s", play_err);
+	snprintf(cause, sizeof(cause), "%.*s", (int)strcspn(line, "\n"), line);
+	ck_assert_int_eq(play_stat_says("report rec", answer, sizeof(answer)), 0);
+	ck_assert_msg(strstr(answer, cause + strlen("  cause: ")), "expected '%s' in the report", cause);
+}
+END_TEST
+
 /* The child has another file, which defines its stacks itself. */
 START_TEST(parent_and_forked_child_record_their_own_stacks)
 {
@@ -256,6 +277,8 @@ static void add(TCase *tc)
 	tcase_add_test(tc, blocks_that_are_not_sampled_are_held_without_a_stack);
 	tcase_add_test(tc, a_recording_does_not_change_which_blocks_have_a_stack);
 	tcase_add_test(tc, a_failed_allocation_has_its_stack_in_the_recording);
+	tcase_add_loop_test(tc, a_report_tells_the_cause_of_a_failure_under_a_limit_in_the_words_of_the_message, 0,
+		(int)LENGTH(without_and_with));
 	tcase_add_test(tc, parent_and_forked_child_record_their_own_stacks);
 	tcase_add_test(tc, a_recording_with_stacks_that_is_cut_anywhere_can_be_read_up_to_the_cut);
 #ifdef PYTHON

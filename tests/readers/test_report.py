@@ -145,6 +145,18 @@ def a_trace_has_no_figures_of_a_driver():
     assert figures.keys() == {"number", "name", "peak_used_bytes", "allocs", "failed"} and figures["allocs"] == 2564
 
 
+def a_report_distinguishes_free_memory_in_pieces_from_memory_that_may_be_in_use():
+    r = Recording().pool(0, limit=64 * MIB).put("RESERVE", BASE, 32 * MIB, 0).put("RESERVE", BASE + 64 * MIB, 32 * MIB, 0)
+    r.put("ALLOC", BASE + 4 * MIB, 6 * MIB, 0).put("ALLOC", BASE + 64 * MIB, 20 * MIB, 0)
+    r.put("ALLOC", 0, 22 * MIB + 1, -12).put("ALLOC", 0, 22 * MIB, -12)
+    facts = facts_of(load(report(r.put("EXIT").save(path("pieces.rec")), "pieces")))
+    assert [episode["cause"] for episode in facts["episodes"]] == [
+        "fragmentation: 38.0 MiB are free between blocks that the program holds, but the largest free block has 22.0 MiB, "
+        "512 B too little",
+        "the limit is reached: of 38.0 MiB that are free, the GPU may still be using some, or they are reserved for other "
+        "sizes"], facts["episodes"]
+
+
 def failures_under_a_limit_have_the_causes_of_the_message():
     facts = facts_of(load(report(make_limited_recording(), "limited")))
     causes = [episode["cause"] for episode in facts["episodes"]]
@@ -311,6 +323,7 @@ readers.main([
     the_key_figures_and_the_limit_match_the_recording,
     a_trace_has_no_figures_of_a_driver,
     failures_under_a_limit_have_the_causes_of_the_message,
+    a_report_distinguishes_free_memory_in_pieces_from_memory_that_may_be_in_use,
     a_report_of_a_recording_with_stacks_has_the_call_sites_at_the_chosen_moment,
     a_limited_report_has_the_last_events_and_the_state_before_them,
     a_hostile_name_cannot_break_out_of_its_markup,

@@ -10,7 +10,9 @@
 #include "tools/text/stat_text.h"
 #include "report_figures.h"
 
-enum { REFUSED_MAX = 1000, EPISODES_MAX = 500, FULL_PERCENT = 95, CAUSE_MAX = 256 };
+enum { REFUSED_MAX = 1000, EPISODES_MAX = 500, FULL_PERCENT = 95, CAUSE_MAX = 256, BLOCK_ALIGN = 512 };
+
+#define STEPS_MAX UINT64_C(20000000) /* of all searches for the largest free block together */
 
 void report_failures_init(struct report_failures *f, const struct stat_source *source)
 {
@@ -29,8 +31,63 @@ void report_failures_deinit(struct report_failures *f)
 	json_decref(f->first);
 }
 
-/* Tells why a limit forbade the request. Freed memory that the GPU may still use is not known from a recording. */
-static void explain_limit(char text[static CAUSE_MAX], const struct history_memory *m, uint64_t asked)
+static uint64_t rounded(uint64_t bytes)
+{
+	return (bytes + BLOCK_ALIGN - 1) / BLOCK_ALIGN * BLOCK_ALIGN;
+}
+
+/*
+ * Returns the largest piece of memory that is held but not used: between blocks, or between a block and the end of its
+ * segment. Returns UINT64_MAX if it is unknown: vmm pools have no fixed pieces, and the search has a limit.
+ */
+static uint64_t largest_piece(struct report_failures *f, const struct history *h, unsigned memory)
+{
+	uint64_t largest = 0;
+
+	for (struct history_segment s = {0}; history_next(h, &s);) {
+		const struct replay_entry *block = replay_map_at_least(&h->blocks, s.addr);
+		uint64_t at = s.addr, end = s.addr + s.bytes;
+
+		if (!h->pools[s.pool].has_places && h->pools[s.pool].memory == memory)
+			return UINT64_MAX;
+		for (; block && block->key < end; block = replay_map_next(&h->blocks, block)) {
+			if (h->pools[s.pool].memory == memory && block->key > at)
+				largest = gp_max(largest, block->key - at);
+			at = gp_max(at, block->key + block->bytes);
+			if (++f->n_steps > STEPS_MAX)
+				return UINT64_MAX;
+		}
+		if (h->pools[s.pool].memory == memory && end > at)
+			largest = gp_max(largest, end - at);
+		if (++f->n_steps > STEPS_MAX)
+			return UINT64_MAX;
+	}
+	return largest;
+}
+
+/* Tells why free memory did not serve the request. A recording does not say whether the GPU may still be using it. */
+static void explain_idle(char text[static CAUSE_MAX], uint64_t idle, uint64_t largest, uint64_t asked)
+{
+	char all[STAT_TEXT_MAX], piece[STAT_TEXT_MAX], lacking[STAT_TEXT_MAX];
+
+	stat_bytes(all, idle);
+	if (largest < asked) {
+		stat_bytes(piece, largest);
+		stat_bytes(lacking, asked - largest);
+		snprintf(text, CAUSE_MAX,
+			"fragmentation: %s are free between blocks that the program holds, but the largest free block "
+			"has %s, %s too little",
+			all, piece, lacking);
+	} else {
+		snprintf(text, CAUSE_MAX,
+			"the limit is reached: of %s that are free, the GPU may still be using some, or they are "
+			"reserved for other sizes",
+			all);
+	}
+}
+
+/* Tells why a limit forbade the request. */
+static void explain_limit(char text[static CAUSE_MAX], const struct history_memory *m, uint64_t asked, uint64_t largest)
 {
 	uint64_t limit = m->limit_bytes, held = gp_min(m->used_bytes + m->unpooled_bytes, limit);
 	uint64_t taken = gp_min(m->reserved_bytes + m->unpooled_bytes, limit);
@@ -48,11 +105,7 @@ static void explain_limit(char text[static CAUSE_MAX], const struct history_memo
 			".%" PRIu64 " %%)",
 			one, other, permille / 10, permille % 10);
 	} else if (reach >= asked) {
-		stat_bytes(one, idle);
-		snprintf(text, CAUSE_MAX,
-			"fragmentation under the limit, or memory that the GPU may still be using: %s are held but not "
-			"used",
-			one);
+		explain_idle(text, idle, largest, asked);
 	} else {
 		stat_bytes(one, asked - reach);
 		snprintf(
@@ -60,14 +113,15 @@ static void explain_limit(char text[static CAUSE_MAX], const struct history_memo
 	}
 }
 
-static void explain(char text[static CAUSE_MAX], const struct history_memory *m, const struct history_event *event,
-	uint64_t n_denied)
+static void explain(struct report_failures *f, char text[static CAUSE_MAX], const struct history *h,
+	const struct history_event *event, uint64_t n_denied)
 {
+	const struct history_memory *m = &h->memories[event->memory];
 	bool is_pinned = event->memory == HISTORY_PINNED;
-	uint64_t asked = gp_min(event->requested_bytes, INT64_MAX);
+	uint64_t asked = rounded(gp_min(event->requested_bytes, INT64_MAX));
 
 	if (!n_denied && m->limit_bytes <= INT64_MAX)
-		explain_limit(text, m, asked);
+		explain_limit(text, m, asked, largest_piece(f, h, event->memory));
 	else if (asked > m->capacity_bytes)
 		snprintf(text, CAUSE_MAX, "the request is larger than %s",
 			is_pinned ? "the machine's memory" : "the device");
@@ -115,7 +169,7 @@ static void tell_first(struct report_failures *f, const struct history_event *ev
 }
 
 /* Adds an episode with the bytes that the program requested, not those that the pool requested from the driver. */
-static void add_episode(struct report_failures *f, const struct report_episode *e, const struct history_memory *m,
+static void add_episode(struct report_failures *f, const struct report_episode *e, const struct history *h,
 	const struct history_event *event)
 {
 	bool is_served = event->kind == HISTORY_BLOCK_NEW;
@@ -129,8 +183,8 @@ static void add_episode(struct report_failures *f, const struct report_episode *
 		report_memory_name(name, event->memory), "asked_bytes", (json_int_t)event->requested_bytes, "n_denied",
 		(json_int_t)e->n_denied, "returned_bytes", (json_int_t)e->returned_bytes, "is_served", (int)is_served));
 	if (!is_served) {
-		explain(cause, m, event, e->n_denied);
-		describe(numbers, m);
+		explain(f, cause, h, event, e->n_denied);
+		describe(numbers, &h->memories[event->memory]);
 		json_object_set_new(episode, "cause", json_string(cause));
 		json_object_set_new(episode, "process", json_string(numbers));
 		set_requested_at(f, episode, event->stack);
@@ -140,7 +194,7 @@ static void add_episode(struct report_failures *f, const struct report_episode *
 	json_array_append_new(f->done, episode);
 }
 
-static void follow_episode(struct report_failures *f, const struct history_memory *m, const struct history_event *event)
+static void follow_episode(struct report_failures *f, const struct history *h, const struct history_event *event)
 {
 	const struct report_episode fresh = {.is_open = true, .ns = event->ns, .thread = event->thread};
 	struct report_episode *e = &f->episodes[event->memory];
@@ -153,16 +207,16 @@ static void follow_episode(struct report_failures *f, const struct history_memor
 	} else if (e->is_open && event->kind == HISTORY_SEGMENT_GONE && !event->is_own) {
 		e->returned_bytes += event->bytes;
 	} else if (is_same_thread && (event->kind == HISTORY_BLOCK_NEW || event->kind == HISTORY_REFUSED)) {
-		add_episode(f, e, m, event);
+		add_episode(f, e, h, event);
 		e->is_open = false;
 	} else if (event->kind == HISTORY_REFUSED) {
-		add_episode(f, &fresh, m, event);
+		add_episode(f, &fresh, h, event);
 	}
 }
 
 void report_failures_take(struct report_failures *f, const struct history *h, const struct history_event *event)
 {
-	follow_episode(f, &h->memories[event->memory], event);
+	follow_episode(f, h, event);
 	if (event->kind != HISTORY_REFUSED || f->n_refused++ >= REFUSED_MAX)
 		return;
 	json_array_append_new(

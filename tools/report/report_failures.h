@@ -28,6 +28,7 @@ struct report_failures {
 	json_t *refused, *done;     /* lists */
 	json_t *first;              /* the first error in one sentence, or NULL */
 	uint64_t n_refused, n_episodes;
+	uint64_t n_steps; /* of searches for the largest free block */
 };
 
 void report_failures_init(struct report_failures *failures, const struct stat_source *source);
