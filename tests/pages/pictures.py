@@ -147,7 +147,7 @@ def report(place, out):
         return
     run, stat = (str(place.build / "tools" / name) for name in ("gpupool-run", "gpupool-stat"))
     quiet = {"env": place.env, "cwd": place.folder, "check": False, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    subprocess.run([run, "--limit=512MiB", "--record=solver.rec", "./solver", "200"], **quiet)
+    subprocess.run([run, "--limit=512MiB", "--record=solver.rec", "--stacks=8", "./solver", "200"], **quiet)
     subprocess.run([stat, "report", "solver.rec", "-o", "solver.html"], **{**quiet, "check": True})
     for nth, name in enumerate(("dark", "light")):
         path = out / f"report-{name}.png"
