@@ -169,12 +169,15 @@ def fold(value):
     return value << 1 if value >= 0 else (-value << 1) - 1
 
 
+PAGE = 4096  # of the recorded machine; versions without thread caches did not record it
+
+
 class Recording:
     """A writer of recordings (common/record_format.h). Each record is a microsecond after the previous one."""
 
     TITLES = {False: b"gpupool-recording 1\n", True: b"gpupool-recording 2\n"}
     LONG = {"EXIT": 31, "OBJECT": 32, "PLACE": 33, "STACK": 34}
-    KINDS = {"PROCESS": (0, "uu"), "THREAD": (1, "u"), "POOL": (2, "u" * 12), "USE": (3, "u"), "ALLOC": (4, "busuu"),
+    KINDS = {"PROCESS": (0, "uu"), "THREAD": (1, "u"), "POOL": (2, "u" * 15), "USE": (3, "u"), "ALLOC": (4, "busuu"),
              "FREE": (5, "buu"), "DROP": (13, ""), "UNPOOLED": (15, "uu"), "RESERVE": (19, "gus"), "RELEASE": (20, "gsu"), "LIMIT": (26, "uu"),
              "EXIT": (31, "")}
 
@@ -221,7 +224,8 @@ class Recording:
     NO_LIMIT = (1 << 64) - 1
 
     def pool(self, number, device=0, pinned=0, kind=3, limit=NO_LIMIT):
-        self.put("POOL", number, device, pinned, kind, 2 << 20, 16 << 30, limit, self.NO_LIMIT, self.NO_LIMIT, 0, 0, 0)
+        self.put("POOL", number, device, pinned, kind, 2 << 20, 16 << 30, limit, self.NO_LIMIT, self.NO_LIMIT, 0, 0, 0, 0, 0,
+                 PAGE)
         return self.put("USE", number)
 
     def save(self, path):

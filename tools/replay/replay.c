@@ -52,47 +52,56 @@ static enum stat_exit fail(const char *path, const char *error)
 	return STAT_FAILED;
 }
 
-/* Replays the file with each pool type, or only with that of the settings, and prints the results. */
-static enum stat_exit run(struct replay_file *file, const struct stat_options *options, bool is_each,
-	const struct replay_settings *settings)
-{
-	struct replay_settings one = *settings;
-	struct replay_result results[GP_N_KINDS];
+struct each {
 	struct replay_contents contents;
-	char error[REPLAY_ERROR_MAX];
-	size_t n = 0;
+	struct replay_settings settings;
+	bool is_each; /* every pool type, not only that of the settings */
+};
 
-	if (replay_survey(file, &contents, error))
-		return fail(options->file, error);
-	if (!contents.n_allocs)
+static int run_one(void *arg, size_t nth, struct replay_file *file, struct replay_progress *progress, void *ret_result,
+	char error[static REPLAY_ERROR_MAX])
+{
+	const struct each *each = arg;
+	struct replay_settings settings = each->settings;
+
+	if (each->is_each)
+		settings.kind = (enum gp_kind)nth;
+	return replay_run(file, &each->contents, &settings, progress, NULL, ret_result, error);
+}
+
+/* Replays the file with each pool type, or only with that of the settings, and prints the results. */
+static enum stat_exit run(const char *path, const struct stat_options *options, struct each *each)
+{
+	struct replay_result results[GP_N_KINDS];
+	size_t n = each->is_each ? GP_N_KINDS : 1;
+	struct replay_jobs jobs = {
+		path, &each->contents, run_one, each, n, sizeof(*results), results, n * each->contents.n_events};
+	char error[REPLAY_ERROR_MAX];
+
+	if (!each->contents.n_allocs)
 		return fail(options->file, "there is no allocation in it");
-	for (enum gp_kind kind = 0; kind < GP_N_KINDS; kind++) {
-		if (!is_each && kind != settings->kind)
-			continue;
-		one.kind = kind;
-		if (replay_run(file, &contents, &one, &results[n++], error))
-			return fail(options->file, error);
-	}
+	if (replay_jobs_run(&jobs, error))
+		return fail(options->file, error);
 	if (options->is_json)
-		replay_show_json(&contents, results, n);
+		replay_show_json(&each->contents, results, n);
 	else
-		replay_show(&contents, results, n);
-	return replay_survey_end(options->file, &contents);
+		replay_show(&each->contents, results, n);
+	return replay_survey_end(options->file, &each->contents);
 }
 
 enum stat_exit replay_command(const struct stat_command *command, const struct stat_options *options)
 {
-	struct replay_settings settings = {.limit_bytes = GP_NO_LIMIT};
+	struct each each = {.settings = {.limit_bytes = GP_NO_LIMIT}, .is_each = !options->pool};
 	char error[REPLAY_ERROR_MAX];
 	struct replay_file *file;
-	enum stat_exit result;
 	const char *path;
+	int r;
 
-	if (options->pool && !choose_kind(options->pool, &settings.kind))
+	if (options->pool && !choose_kind(options->pool, &each.settings.kind))
 		return STAT_USAGE;
-	if (options->limit && !choose_limit(options->limit, &settings.limit_bytes))
+	if (options->limit && !choose_limit(options->limit, &each.settings.limit_bytes))
 		return STAT_USAGE;
-	if (options->reuse && !choose_reuse(options->reuse, &settings.reuse))
+	if (options->reuse && !choose_reuse(options->reuse, &each.settings.reuse))
 		return STAT_USAGE;
 	path = stat_spool(options->file);
 	if (!path)
@@ -100,7 +109,7 @@ enum stat_exit replay_command(const struct stat_command *command, const struct s
 	file = replay_open(path, error);
 	if (!file)
 		return fail(options->file, error);
-	result = run(file, options, !options->pool, &settings);
+	r = replay_survey(file, &each.contents, error);
 	replay_close(file);
-	return result;
+	return r ? fail(options->file, error) : run(path, options, &each);
 }

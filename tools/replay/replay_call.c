@@ -17,6 +17,7 @@
  */
 #define OOM_WAIT_MAX_NS UINT64_C(1000000000)
 #define DEFAULT_PAGE    (4 * GP_KIB)
+#define THREAD_CACHE    (64 * GP_MIB) /* the default (common/config.def) */
 
 /* True if the option --limit replaces the recorded limit. */
 static bool is_limited(const struct replay_state *run, bool is_pinned)
@@ -97,6 +98,8 @@ void replay_add_pool(struct replay_state *run, const struct replay_event *e)
 	p->first_now = run->clock.now;
 	p->memory = memory_of(run, e);
 	p->is_pinned = e->values[2] != 0;
+	p->is_early = !p->is_pinned && !e->values[13] && !e->values[14];
+	p->lag_ns = run->contents->lag_ns;
 	p->flags = (unsigned)e->values[11];
 	options.backend = replay_backend(p);
 	options.backend.work = options.kind == GP_KIND_NONE || !(p->flags & GP_RECORD_POOL_SEES) ? NULL : p->work;
@@ -108,6 +111,8 @@ void replay_add_pool(struct replay_state *run, const struct replay_event *e)
 	options.n_defers = &run->n_defers;
 	options.pending_count_max = pending_count_max(options.kind, e);
 	options.completion_only = needs_completion(run, p);
+	if (p->is_early)
+		options.thread_cache_bytes = gp_min(THREAD_CACHE, options.capacity_bytes / GP_TCACHE_SHARE);
 	if (is_limited(run, p->is_pinned)) {
 		options.pending_bytes_max = gp_min(options.pending_bytes_max, run->settings.limit_bytes / 5);
 		options.thread_cache_bytes =
@@ -115,8 +120,25 @@ void replay_add_pool(struct replay_state *run, const struct replay_event *e)
 	}
 	if (gp_pool_new(&options, &p->pool))
 		stat_alloc(NULL);
+	/* This version begins in serial mode, and records when that ends: an earlier one recorded a second stream. */
+	if (p->is_early || run->contents->is_text)
+		gp_pool_set_serial(p->pool, true);
 	run->pools = stat_alloc(realloc(run->pools, (run->n_pools + 1) * sizeof(*run->pools)));
 	run->pools[run->n_pools++] = p;
+}
+
+/*
+ * Opens a cache for the event's thread. With another pool type, or with a limit, the pool may refuse to open one; then
+ * NULL is returned.
+ */
+static struct gp_tcache *open_cache(struct replay_state *run, const struct replay_event *e)
+{
+	struct gp_tcache *tcache = gp_tcache_new(run->pools[e->pool]->pool);
+
+	if (tcache)
+		replay_map_put(&run->caches,
+			(struct replay_entry){.key = replay_cache_key(e), .addr = (uintptr_t)tcache, .pool = e->pool});
+	return tcache;
 }
 
 static void note_block(struct replay_state *run, const struct replay_event *e, uint64_t addr)
@@ -128,15 +150,26 @@ static void note_block(struct replay_state *run, const struct replay_event *e, u
 		run->live_bytes -= old->bytes;
 	run->live_bytes += bytes;
 	replay_map_put(&run->live, (struct replay_entry){e->values[0], bytes, addr, e->pool});
+	if (run->settings.knows_origins)
+		replay_map_put(&run->origins, (struct replay_entry){addr, e->values[1], e->thread, e->pool});
 }
 
-/* Returns the thread cache for a call that went through one when it was recorded, or NULL. */
-static struct gp_tcache *cache_of(const struct replay_state *run, const struct replay_event *e)
+/*
+ * Returns the thread cache for a call that went through one when it was recorded, or NULL. Calls that an earlier
+ * version recorded go through one, too, since those of this version would. So do those of a trace, of one thread.
+ */
+static struct gp_tcache *cache_of(struct replay_state *run, const struct replay_event *e)
 {
-	bool was_cached = (e->values[3] & GP_RECORD_CALL_BY_THREAD) && e->pool != REPLAY_NO_POOL;
+	bool has_pool = e->pool != REPLAY_NO_POOL;
+	bool is_early = has_pool && run->pools[e->pool]->is_early;
+	bool was_cached = has_pool && ((e->values[3] & GP_RECORD_CALL_BY_THREAD) || is_early);
 	struct replay_entry *entry = was_cached ? replay_map_find(&run->caches, replay_cache_key(e)) : NULL;
 
-	return entry ? (struct gp_tcache *)(uintptr_t)entry->addr : NULL;
+	if (entry)
+		return (struct gp_tcache *)(uintptr_t)entry->addr;
+	if (!was_cached || !(is_early || run->contents->is_text) || run->caches.n >= REPLAY_CACHES_MAX)
+		return NULL;
+	return open_cache(run, e);
 }
 
 static void close_cache(struct replay_state *run, struct replay_entry *entry)
@@ -145,18 +178,14 @@ static void close_cache(struct replay_state *run, struct replay_entry *entry)
 	replay_map_remove(&run->caches, entry);
 }
 
-/* Opens or closes the cache of a thread. With another pool type, or with a limit, the pool may refuse to open one. */
 static void run_cache(struct replay_state *run, const struct replay_event *e)
 {
 	struct replay_entry *entry = replay_map_find(&run->caches, replay_cache_key(e));
-	struct gp_tcache *tcache;
 
 	if (entry)
 		close_cache(run, entry);
-	tcache = e->values[0] ? gp_tcache_new(run->pools[e->pool]->pool) : NULL;
-	if (tcache)
-		replay_map_put(&run->caches,
-			(struct replay_entry){.key = replay_cache_key(e), .addr = (uintptr_t)tcache, .pool = e->pool});
+	if (e->values[0])
+		(void)open_cache(run, e);
 }
 
 void replay_close_caches(struct replay_state *run)
@@ -186,6 +215,13 @@ static void note_progress(struct replay_state *run, bool is_served)
 	result->peak_served_bytes = gp_max(result->peak_served_bytes, run->live_bytes);
 }
 
+/* The recorded allocation failed, so the program will never free this block. */
+static void release_rescued(struct replay_state *run, struct replay_pool *p, uint64_t addr)
+{
+	run->result->n_rescued++;
+	(void)gp_pool_free(&p->memory->map, addr, GP_FREE_SYNCED);
+}
+
 static void run_alloc(struct replay_state *run, const struct replay_event *e)
 {
 	struct replay_pool *p = run->pools[e->pool];
@@ -199,8 +235,7 @@ static void run_alloc(struct replay_state *run, const struct replay_event *e)
 	if (!r && was_served)
 		note_block(run, e, addr);
 	else if (!r)
-		/* The recorded allocation failed, so the program will never free this block. */
-		(void)gp_pool_free(&p->memory->map, addr, GP_FREE_SYNCED);
+		release_rescued(run, p, addr);
 	else if (was_served)
 		run->result->n_refused++;
 	note_progress(run, !r && was_served);
@@ -307,6 +342,8 @@ static void run_on_pool(struct replay_state *run, const struct replay_event *e)
 
 	switch (e->kind) {
 	case GP_RECORD_OVERLAP:
+		if (p->is_early && e->values[0])
+			gp_pool_set_serial(p->pool, false);
 		gp_pool_set_overlap(p->pool, e->values[0]);
 		break;
 	case GP_RECORD_IN_ORDER:

@@ -14,10 +14,19 @@
 /* The range of addresses for memory that was not recorded. No device has addresses in it. */
 #define NEW_ADDRESSES     (UINT64_C(1) << 60)
 #define NEW_ADDRESSES_END (UINT64_C(1) << 63)
+#define ADDRESS_UNIT      (2 * GP_MIB)
+
+/*
+ * Thread caches hash addresses, so peaks depend a little on the first one, as those of a process do on the addresses
+ * that the kernel chooses. With this one, peaks are near the middle of their range (tests/bench/peaks.py).
+ */
+#define FIRST_ADDRESS (NEW_ADDRESSES + ADDRESS_UNIT)
+
+enum { GAPS_TRIED = 256 }; /* bounds the time of a search, which a hostile recording could make long */
 
 void replay_memory_init(struct replay_memory *m, uint64_t capacity_bytes, uint64_t limit_bytes)
 {
-	*m = (struct replay_memory){.room_bytes = capacity_bytes, .next_address = NEW_ADDRESSES};
+	*m = (struct replay_memory){.room_bytes = capacity_bytes, .next_address = FIRST_ADDRESS};
 	gp_addrmap_init(&m->map);
 	gp_budget_init(&m->budget, limit_bytes);
 }
@@ -26,6 +35,7 @@ void replay_memory_deinit(struct replay_memory *m)
 {
 	gp_addrmap_deinit(&m->map);
 	replay_map_deinit(&m->segments);
+	replay_map_deinit(&m->gaps);
 }
 
 void replay_pool_drop(struct replay_pool *p)
@@ -145,14 +155,55 @@ static bool is_taken(const struct replay_map *segments, uint64_t addr, uint64_t 
 	return last && last->key + last->bytes > addr;
 }
 
+/* Returns the first of the lowest gaps that has room, or NULL. */
+static struct replay_entry *find_gap(const struct replay_memory *m, uint64_t bytes)
+{
+	struct replay_entry *gap = NULL;
+
+	for (unsigned i = 0; i < GAPS_TRIED && (gap = replay_map_next(&m->gaps, gap)); i++)
+		if (gap->bytes >= bytes)
+			return gap;
+	return NULL;
+}
+
+/* Returns an address for memory, and takes it. There are enough addresses, as reserve() has checked. */
 static uint64_t find_address(struct replay_memory *m, const struct replay_event *recorded, uint64_t bytes)
 {
-	uint64_t addr = m->next_address;
+	uint64_t rounded = gp_round_up(bytes, ADDRESS_UNIT), addr = m->next_address;
+	struct replay_entry *gap, rest;
 
 	if (recorded && !is_taken(&m->segments, recorded->values[0], bytes))
 		return recorded->values[0];
-	m->next_address += gp_round_up(bytes, 2 * GP_MIB);
+	gap = find_gap(m, rounded);
+	if (!gap) {
+		m->next_address += rounded;
+		return addr;
+	}
+	addr = gap->key;
+	rest = (struct replay_entry){.key = gap->key + rounded, .bytes = gap->bytes - rounded};
+	replay_map_remove(&m->gaps, gap);
+	if (rest.bytes)
+		replay_map_put(&m->gaps, rest);
 	return addr;
+}
+
+/* Makes the addresses of a segment free again, and merges them with the gaps beside them. */
+static void free_address(struct replay_memory *m, uint64_t addr, uint64_t bytes)
+{
+	struct replay_entry gap = {.key = addr, .bytes = gp_round_up(bytes, ADDRESS_UNIT)}, *other;
+
+	if (addr < NEW_ADDRESSES)
+		return;
+	other = replay_map_find(&m->gaps, gap.key + gap.bytes);
+	if (other) {
+		gap.bytes += other->bytes;
+		replay_map_remove(&m->gaps, other);
+	}
+	other = replay_map_at_most(&m->gaps, addr);
+	if (other && other->key + other->bytes == addr)
+		other->bytes += gap.bytes;
+	else
+		replay_map_put(&m->gaps, gap);
 }
 
 static bool has_room(const struct replay_pool *p, uint64_t bytes)
@@ -160,6 +211,17 @@ static bool has_room(const struct replay_pool *p, uint64_t bytes)
 	const struct replay_memory *m = p->memory;
 
 	return m->reserved_bytes <= m->room_bytes && bytes <= m->room_bytes - m->reserved_bytes;
+}
+
+static void note_peak(const struct replay_pool *p)
+{
+	struct replay_memory *m = p->memory;
+	uint64_t bytes = atomic_load(&m->budget.charged_bytes) - m->unpooled_bytes;
+
+	if (bytes <= m->peak_bytes)
+		return;
+	m->peak_bytes = bytes;
+	m->peak_position = p->now;
 }
 
 /* Takes memory from the driver, for both backends: for the replay, a handle is an address, too. */
@@ -177,7 +239,7 @@ static int reserve(void *arg, uint64_t bytes, uint64_t *ret_addr)
 	*ret_addr = find_address(m, e, bytes);
 	replay_map_put(&m->segments, (struct replay_entry){*ret_addr, bytes, 0, p->number});
 	m->reserved_bytes += bytes;
-	m->peak_bytes = gp_max(m->peak_bytes, atomic_load(&m->budget.charged_bytes) - m->unpooled_bytes);
+	note_peak(p);
 	return 0;
 }
 
@@ -194,6 +256,7 @@ static int return_segment(struct replay_pool *p, uint64_t addr)
 	if (!segment)
 		return 0;
 	m->reserved_bytes -= segment->bytes;
+	free_address(m, addr, segment->bytes);
 	replay_map_remove(&m->segments, segment);
 	return 0;
 }
@@ -208,27 +271,59 @@ static bool can_release_behind(void *arg)
 	return ((struct replay_pool *)arg)->flags & GP_RECORD_POOL_BEHIND;
 }
 
-static int release_begin(void *arg, uint64_t addr, int slot)
-{
-	return can_release_behind(arg) ? return_segment(arg, addr) : -ENOTSUP;
-}
-
-static int release_poll(void *arg)
-{
-	return result_of(take_answer(arg, GP_RECORD_RETURNED, 0), 0, 0);
-}
-
-static int release_drain(void *arg, uint64_t max_ns)
-{
-	return release_poll(arg);
-}
-
 static void advance_to_clock(struct replay_pool *p)
 {
 	if (p->clock->now == p->first_now)
 		return;
 	p->now = gp_max(p->now, p->clock->now);
 	p->now_ns = gp_max(p->now_ns, p->clock->now_ns);
+}
+
+/* True if the recording saw all work up to that position complete; in a trace all work is complete at once. */
+static bool is_seen_done(const struct replay_pool *p, uint64_t position)
+{
+	return p->is_instant || position <= p->done;
+}
+
+/* True if all work up to that position and time is complete, as far as the recording shows. */
+static bool is_done(const struct replay_pool *p, uint64_t position, uint64_t ns)
+{
+	return is_seen_done(p, position) || (p->now_ns > ns && p->now_ns - ns > p->lag_ns);
+}
+
+static int release_begin(void *arg, uint64_t addr, int slot)
+{
+	struct replay_pool *p = arg;
+
+	if (!can_release_behind(p))
+		return -ENOTSUP;
+	if (slot != GP_NO_SLOT) {
+		p->release_covers = gp_max(p->release_covers, p->fences->covers[slot]);
+		p->release_ns = gp_max(p->release_ns, p->fences->covers_ns[slot]);
+	}
+	return return_segment(p, addr);
+}
+
+static int release_poll(void *arg)
+{
+	struct replay_pool *p = arg;
+	const struct replay_event *e = take_answer(p, GP_RECORD_RETURNED, 0);
+
+	advance_to_clock(p->fences);
+	return result_of(e, 0, is_done(p->fences, p->release_covers, p->release_ns) ? 0 : -EAGAIN);
+}
+
+/* Waits for the releases. As the host waits, their work completes. */
+static int release_drain(void *arg, uint64_t max_ns)
+{
+	struct replay_pool *p = arg;
+	int r = release_poll(p);
+
+	if (r != -EAGAIN)
+		return r;
+	p->fences->now_ns += PAUSE_NS;
+	p->fences->done = gp_max(p->fences->done, p->release_covers);
+	return release_poll(p);
 }
 
 static int fence_record(void *arg, int slot, bool is_at_free, uint64_t *ret_epoch)
@@ -241,9 +336,11 @@ static int fence_record(void *arg, int slot, bool is_at_free, uint64_t *ret_epoc
 		gp_submission_note(p->work);
 	*ret_epoch = gp_submission_look(p->work);
 	advance_to_clock(p);
-	if (!r)
-		p->covers[slot] = e ? e->position : p->now;
-	return r;
+	if (r)
+		return r;
+	p->covers[slot] = e ? e->position : p->now;
+	p->covers_ns[slot] = e ? e->ns : p->now_ns;
+	return 0;
 }
 
 static bool fence_record_waits(void *arg)
@@ -254,11 +351,15 @@ static bool fence_record_waits(void *arg)
 static int fence_query(void *arg, int slot)
 {
 	struct replay_pool *p = arg;
-	int r = result_of(take_answer(p, GP_RECORD_QUERY, 0), 1, 0);
+	const struct replay_event *e = take_answer(p, GP_RECORD_QUERY, 0);
+	int r = result_of(e, 1, 0);
 
 	if (r && r != -EAGAIN)
 		return r;
-	return p->is_instant || p->covers[slot] <= p->done ? 0 : -EAGAIN;
+	if (e)
+		return is_seen_done(p, p->covers[slot]) ? 0 : -EAGAIN;
+	advance_to_clock(p);
+	return is_done(p, p->covers[slot], p->covers_ns[slot]) ? 0 : -EAGAIN;
 }
 
 static bool fence_is_beyond(void *arg, int slot)

@@ -7,8 +7,11 @@
  *
  * If a pool makes a driver call that it also made in the recorded process, it gets the recorded answer. So the same
  * pool type with the same settings does exactly what it did then. Any other call is answered by a model:
- * - Work completes when the recording saw it complete, however many queries the replay makes, or when the host waits.
- * - The driver gives memory while there is room for it, at addresses that are used once.
+ * - Work is complete once the recording saw it complete, once it is older than any work that the recording saw
+ *   incomplete, or when the host waits.
+ * - Memory whose release was begun is back in the driver once the work before it is complete.
+ * - The driver gives memory while there is room for it, at the lowest free addresses: the pools choose among blocks of
+ *   one size by address, so addresses that were never reused would lead to other peaks than those of a driver.
  */
 
 #include "pool/pool.h"
@@ -25,7 +28,9 @@ struct replay_memory {
 	uint64_t reserved_bytes;    /* by the replay */
 	uint64_t recorded_bytes;    /* by the recorded process at this point */
 	uint64_t peak_bytes;        /* the most that was charged for pools */
-	uint64_t next_address;      /* for memory that was not recorded */
+	uint64_t peak_position;     /* the event at which it was */
+	uint64_t next_address;      /* for memory that was not recorded: no address from here on was used */
+	struct replay_map gaps;     /* free addresses below next_address: bytes by address */
 	struct replay_map segments; /* of the replay: bytes by address */
 };
 
@@ -45,6 +50,7 @@ struct replay_pool {
 	uint32_t number;
 	struct replay_memory *memory;
 	bool is_pinned;
+	bool is_early;  /* recorded by a version without thread caches and serial mode */
 	unsigned flags; /* GP_RECORD_POOL_... */
 
 	struct replay_answers answers;
@@ -56,7 +62,10 @@ struct replay_pool {
 	bool is_instant;                          /* a trace: all work completes at once */
 	uint64_t now, now_ns;                     /* last event of this pool; at least the clock */
 	uint64_t done;                            /* work submitted up to this position is complete */
+	uint64_t lag_ns;                          /* older work is complete, unless a recorded answer contradicts */
 	uint64_t covers[GP_FENCE_SLOTS];          /* position of the record of each fence, in the replay */
+	uint64_t covers_ns[GP_FENCE_SLOTS];       /* its time */
+	uint64_t release_covers, release_ns;      /* the same of the last fence that a release waits for */
 	uint64_t recorded_covers[GP_FENCE_SLOTS]; /* the same in the recorded process */
 	struct replay_map recorded_segments;      /* of the recorded process */
 };

@@ -3,6 +3,7 @@
 
 #include "replay_read.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -15,6 +16,7 @@
 
 enum { BUFFER_SIZE = 1 << 16, FIELDS_MAX = 64, LINE_MAX_BYTES = 100, KIND_NUMBER_MAX = 1023 };
 
+#define SPACES      " \t\r\v\f"
 #define KIND_MAX    4
 #define GRANULE_MIN UINT64_C(512)
 #define GRANULE_MAX (UINT64_C(1) << 40)
@@ -27,9 +29,12 @@ enum { BUFFER_SIZE = 1 << 16, FIELDS_MAX = 64, LINE_MAX_BYTES = 100, KIND_NUMBER
  */
 #define DEVICE_GRANULE_MIN (UINT64_C(2) << 20)
 
-/* The pool of a trace: a large device, and the default settings of gpupool. */
-#define TEXT_GRANULE  (UINT64_C(2) << 20)
-#define TEXT_CAPACITY (UINT64_C(128) << 30)
+/* The pool of a trace: a large device, and the default settings of gpupool (common/config.def). */
+#define TEXT_GRANULE      (UINT64_C(2) << 20)
+#define TEXT_CAPACITY     (UINT64_C(128) << 30)
+#define TEXT_RESERVE      (UINT64_C(256) << 20)
+#define TEXT_THREAD_CACHE (UINT64_C(64) << 20)
+#define TEXT_PAGE         UINT64_C(4096)
 
 static const char *const fields_of[] = {
 #define RECORD(number, name, fields, help) [number] = fields,
@@ -235,22 +240,41 @@ static enum read_result next_line(struct replay_file *file, char line[static LIN
 	return n || byte == '\n' ? READ_OK : READ_END;
 }
 
+/* Reads a number of a line. Returns false if there is none. */
+static bool next_number(char **at, int base, uint64_t *ret_number)
+{
+	char *end;
+
+	*at += strspn(*at, SPACES);
+	if (!isxdigit((unsigned char)**at))
+		return false;
+	*ret_number = strtoull(*at, &end, base);
+	if (end == *at)
+		return false;
+	*at = end;
+	return true;
+}
+
 static enum read_result next_operation(struct replay_file *file, struct replay_event *event)
 {
-	char line[LINE_MAX_BYTES], action, more;
-	unsigned long long address, bytes = 0;
+	char line[LINE_MAX_BYTES], *at = line, action;
+	uint64_t address, bytes = 0;
 	enum read_result result = next_line(file, line);
-	int n;
 
 	if (result)
 		return result;
-	n = sscanf(line, " %c %llx %llu %c", &action, &address, &bytes, &more);
-	if (!(n == 3 && action == 'a' && bytes) && !(n == 2 && action == 'f'))
+	at += strspn(at, SPACES);
+	action = *at ? *at++ : '\0';
+	if (!next_number(&at, 16, &address) || (action == 'a' && (!next_number(&at, 10, &bytes) || !bytes)))
+		return READ_INVALID;
+	if ((action != 'a' && action != 'f') || at[strspn(at, SPACES)])
 		return READ_INVALID;
 	event->kind = action == 'a' ? GP_RECORD_ALLOC : GP_RECORD_FREE;
 	memset(event->values, 0, sizeof(event->values));
 	event->values[0] = address;
 	event->values[1] = bytes;
+	/* The calls of one thread, between which nothing is submitted: a trace does not know the GPU's work. */
+	event->values[3] = GP_RECORD_CALL_BY_THREAD | (action == 'f' ? GP_RECORD_CALL_CALM : 0);
 	return READ_OK;
 }
 
@@ -259,7 +283,8 @@ static void make_text_pool(struct replay_event *event)
 	event->kind = GP_RECORD_POOL;
 	memcpy(event->values,
 		(const uint64_t[GP_RECORD_FIELDS_MAX]){0, 0, 0, 3, TEXT_GRANULE, TEXT_CAPACITY, UINT64_MAX,
-			TEXT_CAPACITY / 5, UINT64_MAX, 0, 0, GP_RECORD_POOL_BEHIND},
+			TEXT_CAPACITY / 5, UINT64_MAX, TEXT_RESERVE, 0, GP_RECORD_POOL_BEHIND | GP_RECORD_POOL_SEES, 0,
+			TEXT_THREAD_CACHE, TEXT_PAGE},
 		sizeof(event->values));
 	event->pool = 0;
 }
@@ -404,7 +429,12 @@ int replay_refuse(struct replay_file *file, const char *why, char error[static R
 
 void replay_end_here(struct replay_file *file)
 {
-	file->n_events = file->last.position;
+	replay_end_at(file, file->last.position);
+}
+
+void replay_end_at(struct replay_file *file, uint64_t position)
+{
+	file->n_events = position;
 }
 
 /* Skips the title of a recording, and finds out the format. Returns 0, or -1 with the reason in error. */

@@ -82,6 +82,9 @@ int replay_refuse(struct replay_file *file, const char *why, char error[static R
 /* From now on the file ends behind the event that was read last, as if it had been cut off within the next. */
 void replay_end_here(struct replay_file *file);
 
+/* The same behind the event at that position. */
+void replay_end_at(struct replay_file *file, uint64_t position);
+
 bool replay_is_text(const struct replay_file *file);
 
 /* True if the file is a recording with stacks. */

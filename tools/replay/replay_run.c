@@ -18,6 +18,8 @@
 #include "tools/text/stat_say.h"
 #include "replay_call.h"
 
+enum { EVENTS_A_TICK = 4096 };
+
 /* Applies the queued answers of all pools, which are in a list if they have any, and sets the clock to this event. */
 static void apply_all_answers(struct replay_state *run, const struct replay_event *e)
 {
@@ -121,8 +123,18 @@ static void finish(struct replay_state *run)
 
 	sum_up(run, false, &result->device);
 	sum_up(run, true, &result->pinned);
-	for (unsigned i = 0; i < REPLAY_DEVICES_MAX; i++)
-		result->peak_reserved_bytes += run->devices[i] ? run->devices[i]->peak_bytes : 0;
+	for (unsigned i = 0; i < REPLAY_DEVICES_MAX; i++) {
+		const struct replay_memory *m = run->devices[i];
+
+		if (!m)
+			continue;
+		result->n_devices++;
+		result->peak_reserved_bytes += m->peak_bytes;
+		if (m->peak_bytes <= result->peak_device_bytes)
+			continue;
+		result->peak_device_bytes = m->peak_bytes;
+		result->peak_position = m->peak_position;
+	}
 	result->peak_reserved_pinned_bytes = run->pinned ? run->pinned->peak_bytes : 0;
 }
 
@@ -150,11 +162,21 @@ static void deinit(struct replay_state *run)
 	free_memory(run->pinned);
 	free(run->pools);
 	replay_map_deinit(&run->live);
+	replay_map_deinit(&run->origins);
 	replay_map_deinit(&run->caches);
 }
 
+static bool is_at_end(const struct replay_state *run, const struct replay_event *e)
+{
+	const struct replay_settings *settings = &run->settings;
+
+	return (settings->ends_at_refusal && run->result->n_refused) ||
+	       (settings->end_position && e->position >= settings->end_position);
+}
+
 int replay_run(struct replay_file *file, const struct replay_contents *contents, const struct replay_settings *settings,
-	struct replay_result *result, char error[static REPLAY_ERROR_MAX])
+	struct replay_progress *progress, const struct replay_look *look, struct replay_result *result,
+	char error[static REPLAY_ERROR_MAX])
 {
 	struct replay_state run = {
 		.contents = contents, .settings = *settings, .result = result, .work = GP_SUBMISSION_INIT};
@@ -163,12 +185,20 @@ int replay_run(struct replay_file *file, const struct replay_contents *contents,
 
 	*result = (struct replay_result){.settings = *settings};
 	replay_rewind(file);
-	while ((r = replay_next(file, &event, error)) > 0)
+	while ((r = replay_next(file, &event, error)) > 0) {
 		run_event(&run, &event, &call);
+		if (progress && event.position % EVENTS_A_TICK == 0)
+			replay_progress_add(progress, EVENTS_A_TICK);
+		if (is_at_end(&run, &event))
+			break;
+	}
+	r = gp_min(r, 0);
 	if (call.position)
 		replay_call(&run, &call);
 	add_rows(&run, &end);
 	finish(&run);
+	if (look)
+		look->fn(look->arg, &run);
 	deinit(&run);
 	return r;
 }

@@ -3,6 +3,7 @@
 
 #include "replay_survey.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,6 +16,7 @@ struct survey {
 	struct survey_pool {
 		uint64_t live_bytes;
 		bool is_pinned, is_dropped;
+		uint64_t *fence_ns; /* by slot: the time of its last record; NULL before the first */
 	} * pools;
 };
 
@@ -81,6 +83,23 @@ static void drop_pool(struct survey *s, struct survey_pool *pool)
 	pool->is_dropped = true;
 }
 
+static void note_fence(struct survey_pool *pool, const struct replay_event *e)
+{
+	if (e->values[1])
+		return;
+	if (!pool->fence_ns)
+		pool->fence_ns = stat_alloc(calloc(GP_FENCE_SLOTS, sizeof(*pool->fence_ns)));
+	pool->fence_ns[e->values[0] % GP_FENCE_SLOTS] = e->ns;
+}
+
+/* Fences of pinned memory may also cover work for which a free does not wait, so they do not count. */
+static void note_query(struct survey *s, const struct survey_pool *pool, const struct replay_event *e)
+{
+	if (!pool->fence_ns || pool->is_pinned || (int64_t)e->values[1] != -EAGAIN)
+		return;
+	s->contents->lag_ns = gp_max(s->contents->lag_ns, e->ns - pool->fence_ns[e->values[0] % GP_FENCE_SLOTS]);
+}
+
 static void count_event(struct survey *s, const struct replay_event *e)
 {
 	struct replay_contents *c = s->contents;
@@ -102,8 +121,17 @@ static void count_event(struct survey *s, const struct replay_event *e)
 	case GP_RECORD_FREE:
 		free_block(s, e);
 		break;
+	case GP_RECORD_FENCE:
+		note_fence(&s->pools[e->pool], e);
+		break;
+	case GP_RECORD_QUERY:
+		note_query(s, &s->pools[e->pool], e);
+		break;
 	case GP_RECORD_DROP:
 		drop_pool(s, &s->pools[e->pool]);
+		break;
+	case GP_RECORD_EXPORT:
+		c->n_exports++;
 		break;
 	case GP_RECORD_EXIT:
 		c->is_exit = true;
@@ -137,6 +165,8 @@ int replay_survey(struct replay_file *file, struct replay_contents *contents, ch
 		r = 0;
 	}
 	replay_map_deinit(&s.live);
+	for (uint32_t i = 0; i < contents->n_pools; i++)
+		free(s.pools[i].fence_ns);
 	free(s.pools);
 	return r;
 }

@@ -11,8 +11,10 @@
 /* The contents of a file, which do not depend on the pool type. */
 struct replay_contents {
 	uint64_t n_events, n_allocs, n_frees, n_refused; /* refused: allocations that failed */
+	uint64_t n_exports;                              /* blocks that another process or device may hold */
 	uint64_t n_foreign;                              /* frees of blocks that are not allocated in the file */
 	uint64_t duration_ns;                            /* 0 for a trace */
+	uint64_t lag_ns;          /* age of the oldest work of device memory that a query found incomplete; 0: none */
 	uint64_t peak_live_bytes; /* of device memory, in multiples of GP_ALIGN; of all devices together */
 	uint64_t peak_live_pinned_bytes;
 	uint64_t pid, start_s; /* 0 where unknown */

@@ -5,32 +5,45 @@
 
 #include <stdbool.h>
 #include <stdio.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { WORTH_SHOWING = 500000, STEPS = 100 };
+#define WORTH_SHOWING_NS UINT64_C(1000000000)
 
-static uint64_t next_step;
-static bool is_shown;
+enum { STEPS = 1000 };
+
+static uint64_t next_step, start_ns;
+static int shown = -1; /* percent; -1: nothing is shown */
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
 
 void stat_progress(uint64_t done, uint64_t all)
 {
-	uint64_t step;
+	int percent;
 
-	if (all < WORTH_SHOWING || done < next_step)
+	if (done < next_step)
 		return;
-	step = all / STEPS;
-	next_step = done + step;
-	if (!isatty(STDERR_FILENO))
+	next_step = done + all / STEPS;
+	if (!start_ns)
+		start_ns = now_ns();
+	percent = all && done < all ? (int)((double)done * 100 / (double)all) : 99;
+	if (percent == shown || !isatty(STDERR_FILENO) || now_ns() - start_ns < WORTH_SHOWING_NS)
 		return;
-	fprintf(stderr, "\rgpupool-stat: %2d%%", done < all ? (int)(done / step) % STEPS : STEPS);
+	fprintf(stderr, "\rgpupool-stat: %2d%%", percent);
 	fflush(stderr);
-	is_shown = true;
+	shown = percent;
 }
 
 void stat_progress_end(void)
 {
-	if (is_shown)
+	if (shown >= 0)
 		fprintf(stderr, "\r%20s\r", "");
-	is_shown = false;
-	next_step = 0;
+	shown = -1;
+	next_step = start_ns = 0;
 }
