@@ -149,7 +149,7 @@ class Completions(unittest.TestCase):
     def test_watch_is_offered_only_for_commands_that_read(self, shell):
         for command in ("check", "config", "metrics", "stacks", "status", "top"):
             self.assertIn("--watch", offered(shell, "gpupool-stat", command, "--"))
-        for command in ("defer", "export", "reclaim", "replay"):
+        for command in ("advise", "defer", "export", "reclaim", "replay"):
             self.assertNotIn("--watch", offered(shell, "gpupool-stat", command, "--"))
 
     @each_shell

@@ -30,6 +30,11 @@ READERS = {
 }
 
 
+# advise replays a recording about fifty times: its work is as much times that of a replay, and still in proportion to the
+# length of the recording.
+ADVISE_SECONDS = 60
+
+
 def varint(value):
     encoded = bytearray()
     while value > 127:
@@ -154,6 +159,9 @@ LONG = (
 )
 
 
+ADVISED = (drops_beside_a_full_pool, a_segment_for_every_block)
+
+
 def too_many_pools(n=4097):
     return begin(*map(pool, range(n))) + blocks(1)
 
@@ -245,6 +253,7 @@ TAKEN = (
     (most_answers_allowed, ("replay", "--pool=split"), 1024 * MIB),
     (answers_for_a_pool_without_a_call, ("replay", "--pool=split"), 512 * MIB),
     (memory_without_a_capacity, ("replay",), 1024 * MIB),
+    (memory_without_a_capacity, ("advise",), 1024 * MIB),
 )
 
 
@@ -265,6 +274,13 @@ class HostileRecordings(unittest.TestCase):
                 with self.subTest(recording=recording.__name__, reader=reader):
                     code, _, err = STAT.run(words[0], self.path, *words[1:])
                     self.assertEqual(code, 0, err)
+
+    def test_advice_on_a_recording_takes_time_in_proportion_to_its_length(self):
+        for recording in ADVISED:
+            self.write(recording)
+            with self.subTest(recording=recording.__name__):
+                code, _, err = STAT.run("advise", self.path, cpu_seconds=ADVISE_SECONDS)
+                self.assertEqual(code, 0, err)
 
     def test_a_recording_beyond_the_limits_of_a_process_is_refused_with_the_reason(self):
         for recording, why in REFUSED:

@@ -241,6 +241,54 @@ START_TEST(the_replay_reports_the_contents_of_a_recording)
 }
 END_TEST
 
+START_TEST(advice_counts_the_failed_allocations_that_the_advised_pool_serves)
+{
+	put_start();
+	put_alloc(BASE, 2 * MIB);
+	PUT(GP_RECORD_ALLOC, 0, 900 * MIB, gp_record_fold((uint64_t)-12));
+	put_free(BASE);
+	put_file();
+	ck_assert_int_eq(STAT("advise", path), 0);
+	stat_check_in(stat_out, "\n1 allocation failed in the recorded process; with the advised limit ");
+	stat_check_in(stat_out, " serves 1\n");
+}
+END_TEST
+
+START_TEST(the_advised_limit_also_serves_the_allocations_that_failed_in_the_recorded_process)
+{
+	const json_t *advice;
+	json_int_t limit;
+
+	put_start();
+	PUT(GP_RECORD_LIMIT, 64 * MIB, 16 * MIB);
+	put_alloc(BASE, 48 * MIB);
+	PUT(GP_RECORD_ALLOC, gp_record_fold(0 - last_block), 40 * MIB, gp_record_fold((uint64_t)-12));
+	last_block = 0;
+	put_free(BASE);
+	put_file();
+	ck_assert_int_eq(STAT("advise", "--json", path), 0);
+	json_decref(answer);
+	answer = json_loads(stat_out, 0, NULL);
+	advice = json_object_get(answer, "advice");
+	limit = number(advice, "limit_bytes");
+	ck_assert_int_ge(limit, 88 * MIB);
+	ck_assert_int_le(limit, 120 * MIB);
+}
+END_TEST
+
+START_TEST(vmm_is_not_advised_for_a_program_that_shares_memory)
+{
+	put_start();
+	put_alloc(BASE, 2 * MIB);
+	PUT(GP_RECORD_EXPORT, 0);
+	put_file();
+	ck_assert_int_eq(STAT("advise", path), 0);
+	stat_check_in(
+		stat_out, "\nvmm is not recommended: the program shares memory with other processes or devices\n");
+	ck_assert_ptr_null(strstr(stat_out, "--pool=vmm"));
+}
+END_TEST
+
 static const uint64_t pages[][2] = {{0, 4096}, {4096, 4096}, {65536, 65536}, {12288, 4096}, {4 * MIB, 2 * MIB}};
 
 START_TEST(a_replayed_large_block_takes_whole_pages_of_the_recorded_machine)
@@ -666,6 +714,9 @@ static Suite *replay_suite(void)
 	tcase_add_checked_fixture(tc, setup, peer_teardown);
 	tcase_add_loop_test(tc, each_trace_stays_within_its_limits_of_memory_and_driver_calls, 0, LENGTH(figures));
 	tcase_add_test(tc, the_replay_reports_the_contents_of_a_recording);
+	tcase_add_test(tc, advice_counts_the_failed_allocations_that_the_advised_pool_serves);
+	tcase_add_test(tc, the_advised_limit_also_serves_the_allocations_that_failed_in_the_recorded_process);
+	tcase_add_test(tc, vmm_is_not_advised_for_a_program_that_shares_memory);
 	tcase_add_loop_test(tc, a_replayed_large_block_takes_whole_pages_of_the_recorded_machine, 0, LENGTH(pages));
 	tcase_add_loop_test(
 		tc, replayed_work_is_complete_when_the_recorded_query_found_it_complete, 0, LENGTH(answers));

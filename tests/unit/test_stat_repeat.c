@@ -33,6 +33,8 @@ static const struct {
 	{{"report", "1", "--watch=1"}, "report does not take --watch: it writes one file.\n"},
 	{{"export", "--watch=1"}, "export does not take --watch: it asks the processes at each HTTP request.\n"},
 	{{"replay", "x", "--watch=1"}, "replay does not take --watch: it reads a file, which does not change.\n"},
+	{{"advise", "x", "--watch=1"},
+		"advise does not take --watch: it advises once, on a file or on the counters so far.\n"},
 };
 
 /* There is no process to ask, which would give another exit code. */

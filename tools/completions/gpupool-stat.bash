@@ -33,7 +33,7 @@ _gpupool_stat() {
 		compopt -o nospace 2>/dev/null
 	fi
 	case $command in
-	replay | convert | report) mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -f -- "$word") ;;
+	advise | replay | convert | report) mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -f -- "$word") ;;
 	esac
 }
 

@@ -27,6 +27,6 @@ complete -c gpupool-stat -f
 complete -c gpupool-stat -n 'not __gpupool_stat_command' -a '(__gpupool_stat_commands)'
 complete -c gpupool-stat -n 'not string match -q -- "-*" (commandline -ct)' -a '(gpupool-stat list -q 2>/dev/null)'
 complete -c gpupool-stat -n 'string match -q -- "-*" (commandline -ct)' -a '(__gpupool_options gpupool-stat (__gpupool_stat_command))'
-complete -c gpupool-stat -n 'contains -- (__gpupool_stat_command) replay convert report' -F
+complete -c gpupool-stat -n 'contains -- (__gpupool_stat_command) advise replay convert report' -F
 complete -c gpupool-run -n 'string match -q -- "-*" (commandline -ct)' -a '(__gpupool_options gpupool-run)'
 complete -c gpupool-run -n 'not string match -q -- "-*" (commandline -ct)' -a '(__fish_complete_subcommand)'

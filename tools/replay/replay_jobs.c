@@ -224,13 +224,14 @@ static int run_in_processes(const struct replay_jobs *jobs, size_t n_at_once, ch
 	for (size_t i = 0; i < n_at_once; i++)
 		workers[i].answer = stat_alloc(calloc(1, sizeof(uint64_t) + answer_bytes(jobs)));
 	while (!r && n_left) {
-		for (size_t i = 0; i < n_at_once && next < jobs->n; i++)
-			if (!workers[i].pid && start(jobs, &workers[i], next))
+		size_t n_running = 0;
+
+		for (size_t i = 0; i < n_at_once; i++) {
+			if (!workers[i].pid && next < jobs->n && start(jobs, &workers[i], next))
 				next++;
-		if (n_left == jobs->n && !next)
-			r = 1;
-		else
-			r = attend(jobs, workers, n_at_once, &n_left, &progress, error);
+			n_running += workers[i].pid != 0;
+		}
+		r = n_running ? attend(jobs, workers, n_at_once, &n_left, &progress, error) : 1;
 	}
 	for (size_t i = 0; i < n_at_once; i++) {
 		stop(&workers[i]);

@@ -9,6 +9,7 @@
 
 #include "tools/ask/stat_report.h"
 #include "tools/text/stat_text.h"
+#include "replay_conclude.h"
 
 #define LENGTH(array) (sizeof(array) / sizeof(*(array)))
 
@@ -37,7 +38,7 @@ static void print_and_free(struct stat_table *table)
 	stat_table_free(table);
 }
 
-static void show_contents(const struct replay_contents *c)
+void replay_show_contents(const struct replay_contents *c)
 {
 	char live[STAT_TEXT_MAX], pinned[STAT_TEXT_MAX], time[STAT_TEXT_MAX];
 
@@ -137,9 +138,21 @@ static void show_refused(const struct replay_result *result)
 		result->n_refused, result->n_refused == 1 ? " fails" : "s fail", result->n_served, live);
 }
 
+static void conclude(
+	struct replay_conclusion *ret, const struct replay_contents *c, const struct replay_result *results, size_t n)
+{
+	struct replay_option options[GP_N_KINDS];
+
+	for (size_t i = 0; i < n; i++)
+		options[i] = replay_option_of(&results[i]);
+	replay_conclude(ret, c, options, n);
+}
+
 void replay_show(const struct replay_contents *c, const struct replay_result *results, size_t n)
 {
-	show_contents(c);
+	struct replay_conclusion conclusion;
+
+	replay_show_contents(c);
 	putchar('\n');
 	show_kinds(c, results, n);
 	for (size_t i = 0; i < n; i++) {
@@ -148,6 +161,10 @@ void replay_show(const struct replay_contents *c, const struct replay_result *re
 			show_refused(&results[i]);
 		show_rows(c, &results[i]);
 	}
+	if (!c->peak_live_bytes)
+		return;
+	conclude(&conclusion, c, results, n);
+	replay_conclusion_show(c, &conclusion);
 }
 
 static void set(json_t *object, const char *name, uint64_t value)
@@ -207,6 +224,7 @@ static json_t *make_run(const struct replay_contents *c, const struct replay_res
 void replay_show_json(const struct replay_contents *c, const struct replay_result *results, size_t n)
 {
 	json_t *object = stat_alloc(json_object()), *runs = stat_alloc(json_array());
+	struct replay_conclusion conclusion;
 
 	json_object_set_new(object, "schema", json_string("gpupool.replay/1"));
 	json_object_set_new(object, "format", json_string(c->is_text ? "trace" : "recording"));
@@ -224,6 +242,9 @@ void replay_show_json(const struct replay_contents *c, const struct replay_resul
 	for (size_t i = 0; i < n; i++)
 		json_array_append_new(runs, make_run(c, &results[i]));
 	json_object_set_new(object, "runs", runs);
+	conclude(&conclusion, c, results, n);
+	json_object_set_new(
+		object, "advice", c->peak_live_bytes ? replay_conclusion_json(c, &conclusion) : json_null());
 	stat_report_print(object);
 	json_decref(object);
 }

@@ -6,6 +6,9 @@
 
 #include "replay_run.h"
 
+/* Prints two or three lines about the file. */
+void replay_show_contents(const struct replay_contents *contents);
+
 void replay_show(const struct replay_contents *contents, const struct replay_result *results, size_t n);
 void replay_show_json(const struct replay_contents *contents, const struct replay_result *results, size_t n);
 

@@ -12,6 +12,7 @@
 #include "tools/replay/replay.h"
 #include "tools/report/report.h"
 #include "tools/top/stat_top.h"
+#include "stat_advise.h"
 #include "stat_change.h"
 #include "stat_check.h"
 #include "stat_debug.h"
@@ -229,6 +230,14 @@ const struct stat_command stat_commands[] = {
 		.takes = STAT_TAKES_POOL | STAT_TAKES_LIMIT | STAT_TAKES_REUSE,
 		.run = replay_command,
 		.once = STAT_FILE_IS_ONCE,
+	},
+	{
+		.name = "advise",
+		.synopsis = "FILE|PID",
+		.help = "which pool type and limit a program needs, from a recording",
+		.operands = STAT_OPERAND_FILE,
+		.run = stat_advise_run,
+		.once = "it advises once, on a file or on the counters so far",
 	},
 	{NULL},
 };

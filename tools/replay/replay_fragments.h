@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/*
+ * Fragmentation at the moment when a pool has taken the most memory from the driver: free memory between blocks that
+ * the program holds, which can neither serve a larger request nor go back. The blocks beside it are grouped by the
+ * thread and the size of their allocations.
+ */
+
+#include "replay_run.h"
+
+enum { REPLAY_FRAGMENTS_MAX = 8 };
+
+struct replay_fragment {
+	uint32_t thread;
+	uint64_t bytes; /* of each block, as requested */
+	uint64_t n_blocks;
+	uint64_t beside_bytes; /* free memory beside these blocks, shared with the blocks on its other side */
+};
+
+struct replay_fragments {
+	uint64_t live_bytes, taken_bytes, free_bytes, largest_free_bytes; /* of the pools of device memory */
+	uint64_t beside_bytes; /* free memory in segments with blocks that the program holds */
+	size_t n, n_groups;    /* groups that are listed, and all */
+	struct replay_fragment list[REPLAY_FRAGMENTS_MAX];
+};
+
+/*
+ * Replays up to the peak of an earlier replay with the same settings. Returns 0, or -1 with the reason in error.
+ */
+int replay_fragments_find(struct replay_file *file, const struct replay_contents *contents,
+	const struct replay_result *earlier, struct replay_progress *progress, struct replay_fragments *ret_fragments,
+	char error[static REPLAY_ERROR_MAX]);
