@@ -31,13 +31,13 @@ extern "C" {
 
 /* The structure may grow at its end. */
 struct gpupool_status {
-	uint64_t used_bytes; /* held by the program, as rounded; below, as requested */
-	uint64_t requested_bytes;
+	uint64_t used_bytes;         /* in blocks that the program holds, with the pool's rounding */
+	uint64_t requested_bytes;    /* of these, requested by the program */
 	uint64_t cached_bytes;       /* free, and ready for reuse */
 	uint64_t pending_bytes;      /* freed, and waiting for the GPU */
 	uint64_t returning_bytes;    /* on their way back to the driver */
 	uint64_t total_bytes;        /* taken from the driver: the sum of used, cached, pending and returning */
-	uint64_t unpooled_bytes;     /* allocated past the pools, but counted */
+	uint64_t unpooled_bytes;     /* not from the pools, but charged to the limit */
 	uint64_t limit_bytes;        /* GPUPOOL_NO_LIMIT: none */
 	uint64_t device_total_bytes; /* 0: unknown */
 	uint64_t device_free_bytes;  /* 0: unknown */
@@ -102,10 +102,10 @@ static inline const struct gpupool_table *gpupool_table_in(const char *note, siz
 			i++;
 		if (i == sizeof(GPUPOOL_NOTE_OWNER) && header->n_type == GPUPOOL_NOTE_TYPE &&
 			header->n_descsz == sizeof(int64_t)) {
-			int64_t way;
+			int64_t distance;
 
-			__builtin_memcpy(&way, note + text, sizeof(way));
-			return (const struct gpupool_table *)(const void *)(note + text + way);
+			__builtin_memcpy(&distance, note + text, sizeof(distance));
+			return (const struct gpupool_table *)(const void *)(note + text + distance);
 		}
 		note += next;
 		bytes -= next;

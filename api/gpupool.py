@@ -89,11 +89,11 @@ def _table_in(start, size, align):
     """Returns the address of the table that a note among these bytes leads to, or None."""
     at = start
     while at + 12 <= start + size:
-        name_size, way_size, kind = (ctypes.c_uint32 * 3).from_address(at)
-        way = at + 12 + (name_size + align - 1) // align * align
+        name_size, distance_size, kind = (ctypes.c_uint32 * 3).from_address(at)
+        distance_at = at + 12 + (name_size + align - 1) // align * align
         if kind == _TYPE and name_size == len(_OWNER) and ctypes.string_at(at + 12, name_size) == _OWNER:
-            return way + ctypes.c_int64.from_address(way).value
-        at = way + (way_size + align - 1) // align * align
+            return distance_at + ctypes.c_int64.from_address(distance_at).value
+        at = distance_at + (distance_size + align - 1) // align * align
     return None
 
 
@@ -133,7 +133,7 @@ def _call(name, *arguments):
     return function(*arguments) if function else -errno.ENOSYS
 
 
-def _must(result):
+def _check(result):
     if result == -errno.ENOSYS:
         raise NotActive()
     if result < 0:
@@ -157,13 +157,13 @@ def status(device=0):
     result = Status()
     code = _call("status", device, ctypes.byref(result), ctypes.sizeof(result))
     if code != -errno.ENOSYS:
-        _must(code)
+        _check(code)
     return result
 
 
 def _release(name, device):
     code = _call(name, device)
-    return 0 if code == -errno.ENOSYS else _must(code)
+    return 0 if code == -errno.ENOSYS else _check(code)
 
 
 def reclaim(device=ALL_DEVICES):
@@ -208,7 +208,7 @@ class _Pool:
         limit = ctypes.c_uint64()
         code = _call("get_limit", self.device, ctypes.byref(limit))
         if code != -errno.ENOSYS:
-            _must(code)
+            _check(code)
         return 0 if limit.value == _NO_LIMIT else limit.value
 
     def set_limit(self, size=None, fraction=None):
@@ -220,9 +220,9 @@ class _Pool:
         if size is not None and size < 0:
             raise ValueError("size must be a number of bytes that is not negative")
         if fraction:
-            _must(_call("set_limit_percent", self.device, 100.0 * fraction))
+            _check(_call("set_limit_percent", self.device, 100.0 * fraction))
         else:
-            _must(_call("set_limit", self.device, size or _NO_LIMIT))
+            _check(_call("set_limit", self.device, size or _NO_LIMIT))
 
 
 class MemoryPool(_Pool):
@@ -272,12 +272,12 @@ def memory_status(device=0, file=None):
 def _scope(name, *arguments):
     code = _call(name, 1, *arguments)
     if code != -errno.ENOSYS:
-        _must(code)
+        _check(code)
     try:
         yield
     finally:
         if code == 0:
-            _must(_call(name, 0, *(None for _ in arguments)))
+            _check(_call(name, 0, *(None for _ in arguments)))
 
 
 def defer_cleanup():
@@ -298,7 +298,7 @@ def caching_region(name):
 def invalidate_region(name):
     """Frees a region's cached memory and returns its bytes. Blocks still in use are not cached when they are freed."""
     code = _call("region_invalidate", name.encode())
-    return 0 if code == -errno.ENOSYS else _must(code)
+    return 0 if code == -errno.ENOSYS else _check(code)
 
 
 _hook = None
@@ -312,5 +312,5 @@ def set_oom_hook(function):
     """
     global _hook
     hook = _HOOK(lambda arg, device, count: bool(function(device, count))) if function else None
-    _must(_call("set_oom_hook", ctypes.cast(hook, ctypes.c_void_p) if hook else None, None))
+    _check(_call("set_oom_hook", ctypes.cast(hook, ctypes.c_void_p) if hook else None, None))
     _hook = hook  # keeps the previous hook alive until the library has the new one

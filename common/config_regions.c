@@ -41,16 +41,16 @@ static bool take_pattern(struct gp_region_rule *rule, const char *text, size_t l
 
 static bool take_rule(struct gp_region_rule *rule, const char *text, size_t length)
 {
-	size_t n_word = strcspn(text, "=,");
+	size_t word_length = strcspn(text, "=,");
 
 	*rule = (struct gp_region_rule){.pattern = "*"};
 	for (size_t i = 0; i < sizeof(ways) / sizeof(*ways); i++) {
-		if (!gp_text_is_word(text, n_word, ways[i].word))
+		if (!gp_text_is_word(text, word_length, ways[i].word))
 			continue;
 		rule->way = (enum gp_region_way)i;
-		if (n_word == length)
+		if (word_length == length)
 			return !ways[i].needs_pattern;
-		return take_pattern(rule, text + n_word + 1, length - n_word - 1);
+		return take_pattern(rule, text + word_length + 1, length - word_length - 1);
 	}
 	return false;
 }
@@ -90,8 +90,8 @@ bool gp_config_regions_has(const struct gp_config_regions *regions, enum gp_regi
 	return false;
 }
 
-/* After a mismatch the last star takes one more character, and matching goes on behind it. */
-bool gp_region_pattern_fits(const char *pattern, const char *text)
+/* After a mismatch the last star takes one more character, and the rest of the pattern is compared again. */
+bool gp_region_pattern_matches(const char *pattern, const char *text)
 {
 	const char *star = NULL, *taken = NULL;
 

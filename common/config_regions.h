@@ -20,8 +20,9 @@ struct gp_config_regions {
 	unsigned n;
 	struct gp_region_rule {
 		enum gp_region_way way;
-		char pattern[GP_REGION_TEXT_MAX]; /* matches any text, ? any character */
-		char name[GP_REGION_TEXT_MAX];    /* of the region; empty: the name that matched the pattern */
+		char pattern
+			[GP_REGION_TEXT_MAX];  /* a star stands for any text, a question mark for any one character */
+		char name[GP_REGION_TEXT_MAX]; /* of the region; empty: the name that matched the pattern */
 	} rules[GP_REGION_RULES_MAX];
 };
 
@@ -29,4 +30,4 @@ struct gp_config_regions {
 int gp_config_regions_parse(const char *text, struct gp_config_regions *ret, struct gp_text_error *error);
 
 bool gp_config_regions_has(const struct gp_config_regions *regions, enum gp_region_way way);
-bool gp_region_pattern_fits(const char *pattern, const char *text);
+bool gp_region_pattern_matches(const char *pattern, const char *text);

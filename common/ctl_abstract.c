@@ -104,7 +104,10 @@ static bool parse_line(char *line, struct gp_ctl_abstract *ret)
 	return is_wanted && column && column[0] == '@' && gp_ctl_abstract_parse(column + 1, ret);
 }
 
-/* Handles the complete lines in a buffer, and keeps the text after the last line end. Returns false once fn has. */
+/*
+ * Handles the complete lines in a buffer, and keeps the text after the last line end. Returns false once fn has
+ * returned false.
+ */
 static bool take_lines(
 	char *buffer, size_t *length, bool (*fn)(void *arg, const struct gp_ctl_abstract *found), void *arg)
 {

@@ -204,7 +204,7 @@ static bool is_ambiguous(uid_t uid)
 	return !at || inside || outside || count != UINT32_MAX;
 }
 
-bool gp_ctl_may_ask(int fd)
+bool gp_ctl_is_peer_trusted(int fd)
 {
 	struct ucred peer;
 
@@ -241,7 +241,7 @@ int gp_ctl_connect(int dir_fd, const char *name)
 {
 	int fd = connect_in(dir_fd, name);
 
-	if (fd < 0 || gp_ctl_may_ask(fd))
+	if (fd < 0 || gp_ctl_is_peer_trusted(fd))
 		return fd;
 	close(fd);
 	return -EPERM;
@@ -280,7 +280,7 @@ const char *gp_ctl_parse_digits(const char *text, uint64_t *value)
 
 bool gp_ctl_name_parse(const char *name, pid_t *pid, uint64_t *start_ticks)
 {
-	char again[GP_CTL_NAME_MAX];
+	char canonical[GP_CTL_NAME_MAX];
 	uint64_t number, start;
 	const char *rest = gp_ctl_parse_digits(name, &number);
 
@@ -288,8 +288,8 @@ bool gp_ctl_name_parse(const char *name, pid_t *pid, uint64_t *start_ticks)
 		return false;
 	if (!gp_ctl_parse_digits(rest + 1, &start))
 		return false;
-	gp_ctl_name_format(again, (pid_t)number, start);
-	if (strcmp(name, again) != 0)
+	gp_ctl_name_format(canonical, (pid_t)number, start);
+	if (strcmp(name, canonical) != 0)
 		return false;
 	*pid = (pid_t)number;
 	*start_ticks = start;

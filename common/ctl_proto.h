@@ -100,7 +100,7 @@ enum { GP_CTL_NO_DIR = -3 };
 int gp_ctl_address(int dir_fd, const char *name, struct sockaddr_un *address, socklen_t *length);
 
 /* True if the process at the other end of a connection runs as this user or as root. */
-bool gp_ctl_may_ask(int fd);
+bool gp_ctl_is_peer_trusted(int fd);
 
 /* Returns the pid of the process at the other end, or 0 if it is not visible from here, as in another container. */
 pid_t gp_ctl_peer_pid(int fd);

@@ -134,21 +134,21 @@ static int write_all(int fd, const char *data, size_t length)
 int gp_file_write(int fd, const void *data, size_t length)
 {
 	static const int raised[] = {SIGPIPE, SIGXFSZ};
-	static const struct timespec at_once;
-	sigset_t held, old, pending, new;
+	static const struct timespec no_wait;
+	sigset_t blocked, old, pending, raised_here;
 	int r;
 
-	sigemptyset(&held);
-	sigemptyset(&new);
+	sigemptyset(&blocked);
+	sigemptyset(&raised_here);
 	for (size_t i = 0; i < sizeof(raised) / sizeof(raised[0]); i++)
-		sigaddset(&held, raised[i]);
-	sigprocmask(SIG_BLOCK, &held, &old);
+		sigaddset(&blocked, raised[i]);
+	sigprocmask(SIG_BLOCK, &blocked, &old);
 	sigpending(&pending);
 	for (size_t i = 0; i < sizeof(raised) / sizeof(raised[0]); i++)
 		if (!sigismember(&pending, raised[i]))
-			sigaddset(&new, raised[i]);
+			sigaddset(&raised_here, raised[i]);
 	r = write_all(fd, data, length);
-	while (sigtimedwait(&new, NULL, &at_once) >= 0 || errno == EINTR)
+	while (sigtimedwait(&raised_here, NULL, &no_wait) >= 0 || errno == EINTR)
 		;
 	sigprocmask(SIG_SETMASK, &old, NULL);
 	return r;

@@ -111,7 +111,7 @@ static inline bool gp_block_is_retired(const struct gp_block *b)
  * while the block is USED. A lookup without a lock (addrmap.c) may read them at that moment nevertheless, so both
  * sides access whole words.
  */
-static inline void gp_block_set_place(struct gp_block *b, struct gp_segment *segment, uint64_t addr)
+static inline void gp_block_set_address(struct gp_block *b, struct gp_segment *segment, uint64_t addr)
 {
 	__atomic_store_n(&b->segment, segment, __ATOMIC_RELAXED);
 	__atomic_store_n(&b->addr, addr, __ATOMIC_RELAXED);

@@ -87,7 +87,7 @@ static bool is_pool_small_locked(const struct gp_pool *pool)
 
 static bool is_flushing_too_often_locked(struct gp_pool *pool, uint64_t now_ns)
 {
-	bool is;
+	bool is_at_limit;
 
 	if (pool->n_caches <= GP_FEW_CACHES && !(gp_pool_kind(pool)->is_cut && is_pool_small_locked(pool)))
 		return false;
@@ -95,9 +95,9 @@ static bool is_flushing_too_often_locked(struct gp_pool *pool, uint64_t now_ns)
 		pool->flushes_since_ns = now_ns;
 		pool->n_flushes = 0;
 	}
-	is = pool->n_flushes == GP_FLUSHES_MAX;
-	pool->n_flushes = is ? 0 : pool->n_flushes + 1;
-	return is;
+	is_at_limit = pool->n_flushes == GP_FLUSHES_MAX;
+	pool->n_flushes = is_at_limit ? 0 : pool->n_flushes + 1;
+	return is_at_limit;
 }
 
 bool gp_caches_flush_for(struct gp_pool *pool, uint64_t size)

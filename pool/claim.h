@@ -2,7 +2,7 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-/* How a block is handed out to the program, and how it is claimed back. */
+/* The hand-out of a block to the program, and the claim that takes it back. */
 
 #include "block.h"
 
@@ -34,8 +34,8 @@ static inline struct gp_claim_token gp_block_hand_out(
 	return token;
 }
 
-/* True if the block has not been freed since it was handed out. */
-static inline bool gp_block_is_as_in(const struct gp_claim_token *token)
+/* True if the program still holds the block as it was handed out. */
+static inline bool gp_block_is_held_as(const struct gp_claim_token *token)
 {
 	return atomic_load_explicit(&token->block->word, memory_order_relaxed) == token->word;
 }

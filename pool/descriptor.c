@@ -120,7 +120,7 @@ struct gp_block *gp_block_cut_locked(struct gp_pool *pool, struct gp_block *bloc
 	struct gp_block *rest = gp_block_new_locked(pool);
 
 	gp_assert(size < block->size);
-	gp_block_set_place(rest, block->segment, block->addr + size);
+	gp_block_set_address(rest, block->segment, block->addr + size);
 	rest->size = block->size - size;
 	rest->seq = block->seq;
 	rest->prev = block;

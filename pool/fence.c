@@ -452,7 +452,7 @@ static int gpu_wait_locked(struct gp_fence *f, unsigned n)
 		return r;
 	atomic_store_explicit(&f->gpu_waited, seq, memory_order_release);
 	f->gpu_wait_seq = seq;
-	bump_locked(&f->orders);
+	bump_locked(&f->gpu_waits);
 	/* No GPU wait will be made for an older fence again, and this fence's completion implies theirs. */
 	drop_oldest_locked(f, n);
 	return 0;
@@ -562,7 +562,7 @@ static int wait(struct gp_fence *f, uint64_t seq, uint64_t own_max_ns, uint64_t 
 		gp_mutex_lock(&f->lock);
 		r = poll_for_wait_locked(f, seq, max_ns != 0, &is_own);
 		if (r == -EAGAIN && n_polls == 1)
-			bump_locked(&f->waits);
+			bump_locked(&f->host_waits);
 		if (r == 0 && n_polls > 1)
 			learn_wait_locked(f, n_polls, now_ns - start_ns);
 		pause_ns = pause_ns_locked(f, n_polls, now_ns - start_ns);

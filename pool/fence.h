@@ -47,8 +47,8 @@ struct gp_fence {
 	_Atomic bool was_ready;              /* the last poll found everything complete that it asked for */
 	_Atomic bool lags;                   /* the GPU lags: a fence recorded a while ago is not complete yet */
 	_Atomic bool is_serial;              /* serial mode: later work of the context follows earlier work */
-	char apart_too[GP_LINES_APART];
-	_Atomic uint64_t records, queries, orders, waits; /* for the statistics */
+	char apart_after[GP_LINES_APART];
+	_Atomic uint64_t records, queries, gpu_waits, host_waits; /* for the statistics */
 
 	struct gp_mutex lock;           /* guards what follows; held across every other record, query and GPU wait */
 	uint64_t lag_seq, lag_since_ns; /* a fence that was incomplete at that time; 0: none */
@@ -60,7 +60,7 @@ struct gp_fence {
 		uint64_t seq;
 		int slot;
 		unsigned n_freers; /* not 0: a free recorded the fence, and would have waited for all that it covers */
-		pthread_t freers[GP_FENCE_FREERS]; /* the threads that made that free, or another at the same time */
+		pthread_t freers[GP_FENCE_FREERS]; /* the threads whose frees the record covers */
 	} ring[GP_FENCE_SLOTS];                    /* published and not known to be complete, oldest at head */
 	unsigned n_spare;
 	int16_t spare[GP_FENCE_SLOTS]; /* unused slots */

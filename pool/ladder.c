@@ -24,7 +24,7 @@ static int step_poll(struct gp_pool *pool, struct gp_request *request, struct gp
 
 static int step_gpuwait(struct gp_pool *pool, struct gp_request *request, struct gp_claim_token *ret_token)
 {
-	return gp_reuse_insist(pool, request, ret_token);
+	return gp_reuse_gpu_wait(pool, request, ret_token);
 }
 
 /* A block in a thread cache, of this thread or another, may be usable at once. */
@@ -37,7 +37,7 @@ static int step_flush(struct gp_pool *pool, struct gp_request *request, struct g
 
 static int step_hostwait(struct gp_pool *pool, struct gp_request *request, struct gp_claim_token *ret_token)
 {
-	*ret_token = gp_reuse_await(pool, request);
+	*ret_token = gp_reuse_host_wait(pool, request);
 	return ret_token->block ? 0 : -ENOENT;
 }
 
@@ -174,7 +174,7 @@ int gp_ladder_climb(struct gp_pool *pool, struct gp_request *request, struct gp_
 	unsigned now;
 	int r = -ENOENT;
 
-	if (gp_pool_is_flag(&pool->dead))
+	if (gp_flag_is_set(&pool->dead))
 		return GP_E_DEAD;
 	if (is_hopeless(pool, request->bytes))
 		return refuse(pool, request);

@@ -2,7 +2,7 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-/* How a request is served: the steps of ladder.def, one after another. */
+/* The ladder: the steps of ladder.def, tried one after another, serve a request. */
 
 #include "kind.h"
 

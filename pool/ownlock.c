@@ -14,7 +14,7 @@ bool gp_ownlock_try_heavy(struct gp_ownlock *l)
 	return true;
 }
 
-void gp_ownlock_insist(struct gp_ownlock *l)
+void gp_ownlock_enter_slow(struct gp_ownlock *l)
 {
 	unsigned attempt = 0;
 

@@ -37,7 +37,7 @@ bool gp_ownlock_try_heavy(struct gp_ownlock *l);
 
 /*
  * Tries once. An owner that finds the lock open has also seen everything that was written before it was opened. After
- * false the owner must call gp_ownlock_leave or gp_ownlock_insist.
+ * false the owner must call gp_ownlock_leave or gp_ownlock_enter_slow.
  */
 static inline bool gp_ownlock_try(struct gp_ownlock *l)
 {
@@ -49,12 +49,12 @@ static inline bool gp_ownlock_try(struct gp_ownlock *l)
 	return gp_ownlock_try_heavy(l);
 }
 
-void gp_ownlock_insist(struct gp_ownlock *l);
+void gp_ownlock_enter_slow(struct gp_ownlock *l);
 
 static inline void gp_ownlock_enter(struct gp_ownlock *l)
 {
 	if (gp_unlikely(!gp_ownlock_try(l)))
-		gp_ownlock_insist(l);
+		gp_ownlock_enter_slow(l);
 }
 
 static inline void gp_ownlock_leave(struct gp_ownlock *l)
@@ -63,7 +63,7 @@ static inline void gp_ownlock_leave(struct gp_ownlock *l)
 }
 
 /* Takes the lock unless other threads have closed it. Does not wait. */
-static inline bool gp_ownlock_enter_at_once(struct gp_ownlock *l)
+static inline bool gp_ownlock_enter_if_open(struct gp_ownlock *l)
 {
 	if (gp_likely(gp_ownlock_try(l)))
 		return true;

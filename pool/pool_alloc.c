@@ -62,7 +62,7 @@ static int alloc_mapped(
 	if (r)
 		return r;
 	gp_mutex_lock(&pool->lock);
-	if (gp_block_is_as_in(&token))
+	if (gp_block_is_held_as(&token))
 		token.block->flags |= GP_BLOCK_UNCACHED;
 	gp_mutex_unlock(&pool->lock);
 	*ret_addr = token.addr;
@@ -107,7 +107,7 @@ __attribute__((cold)) static int leave_to_program(struct gp_pool *pool, struct g
 	bool is_dead;
 
 	gp_mutex_lock(&pool->lock);
-	is_dead = gp_pool_is_flag(&pool->dead);
+	is_dead = gp_flag_is_set(&pool->dead);
 	if (!is_dead)
 		gp_block_set_state(block, GP_BLOCK_USED);
 	gp_mutex_unlock(&pool->lock);
@@ -123,7 +123,7 @@ static int queue(struct gp_pool *pool, struct gp_block *block, enum gp_free_mode
 	if (gp_unlikely(r == -EPERM))
 		return leave_to_program(pool, block);
 	gp_mutex_lock(&pool->lock);
-	if (gp_pool_is_flag(&pool->dead)) {
+	if (gp_flag_is_set(&pool->dead)) {
 		r = GP_E_DEAD;
 	} else {
 		block->seq = seq;
@@ -153,7 +153,7 @@ static int queue(struct gp_pool *pool, struct gp_block *block, enum gp_free_mode
 static int free_unqueued(struct gp_pool *pool, struct gp_block *block)
 {
 	gp_mutex_lock(&pool->lock);
-	if (gp_pool_is_flag(&pool->dead)) {
+	if (gp_flag_is_set(&pool->dead)) {
 		gp_mutex_unlock(&pool->lock);
 		return GP_E_DEAD;
 	}
@@ -249,7 +249,7 @@ int gp_pool_rescue(
 		.supply = {.n_arrivals = UINT64_MAX},
 	};
 
-	if (gp_pool_is_flag(&pool->dead))
+	if (gp_flag_is_set(&pool->dead))
 		return GP_E_DEAD;
 	return gp_rounds_run(&rounds);
 }

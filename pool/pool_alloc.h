@@ -36,7 +36,7 @@ enum {
  */
 int gp_pool_alloc(struct gp_pool *pool, uint64_t bytes, uint32_t module, uint64_t *ret_addr);
 
-/* How one request is served; {0} is the default. */
+/* Options of one request; {0} is the default. */
 struct gp_alloc_options {
 	uint32_t module;                /* number of the calling module, stored in the block */
 	enum gp_step first;             /* the steps of ladder.def before this one have been tried for the request */

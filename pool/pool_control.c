@@ -61,7 +61,7 @@ uint64_t gp_pool_invalidate(struct gp_pool *pool, struct gp_invalidated *ret_inv
 	struct gp_list *link;
 
 	gp_mutex_lock(&pool->lock);
-	if (!gp_pool_is_flag(&pool->dead))
+	if (!gp_flag_is_set(&pool->dead))
 		gp_list_each(link, &pool->segments)
 			retire_locked(pool, gp_container_of(link, struct gp_segment, link), &count);
 	gp_mutex_unlock(&pool->lock);
@@ -79,7 +79,7 @@ void gp_pool_flush(struct gp_pool *pool, bool may_wait)
 	bool is_due;
 
 	gp_mutex_lock(&pool->lock);
-	is_due = !gp_pool_is_flag(&pool->dead) && gp_reuse_needs_flush_locked(pool);
+	is_due = !gp_flag_is_set(&pool->dead) && gp_reuse_needs_flush_locked(pool);
 	gp_mutex_unlock(&pool->lock);
 	if (!is_due)
 		return;
@@ -101,7 +101,7 @@ bool gp_pool_is_idle(struct gp_pool *pool)
 	return !gp_fence_record(pool->fence, seq, true) && !gp_fence_wait(pool->fence, seq, GP_IDLE_WAIT_NS);
 }
 
-void gp_pool_excuse(struct gp_pool *pool)
+void gp_pool_uncount_oom(struct gp_pool *pool)
 {
 	gp_mutex_lock(&pool->lock);
 	pool->stats.ooms -= pool->stats.ooms != 0;
@@ -152,7 +152,7 @@ void gp_pool_set_whole(struct gp_pool *pool)
 	if (pool->options.kind != GP_KIND_SPLIT)
 		return;
 	gp_mutex_lock(&pool->lock);
-	if (!gp_pool_is_flag(&pool->dead) && gp_pool_kind(pool) != &gp_kind_binned) {
+	if (!gp_flag_is_set(&pool->dead) && gp_pool_kind(pool) != &gp_kind_binned) {
 		gp_kind_binned.init(pool);
 		atomic_store(&pool->kind, &gp_kind_binned);
 		gp_list_each(link, &pool->segments)
@@ -193,7 +193,7 @@ int gp_pool_synchronize(struct gp_pool *pool)
 void gp_pool_set_serial(struct gp_pool *pool, bool is_serial)
 {
 	/* Where reuse needs completion, serial mode is not enough. */
-	is_serial &= !gp_pool_is_flag(&pool->completion_only);
+	is_serial &= !gp_flag_is_set(&pool->completion_only);
 	if (gp_fence_set_serial(pool->fence, is_serial))
 		(void)gp_fence_wait(pool->fence, gp_fence_gpu_waited(pool->fence) - 1, UINT64_MAX);
 }

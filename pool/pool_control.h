@@ -58,7 +58,7 @@ int gp_pool_synchronize(struct gp_pool *pool);
 /*
  * Uncounts the last failure: it did not reach the program, because memory was freed and the allocation is tried again.
  */
-void gp_pool_excuse(struct gp_pool *pool);
+void gp_pool_uncount_oom(struct gp_pool *pool);
 
 /*
  * Gives back all cached memory and waits briefly until the driver has it, except in the kind none. Returns its bytes.

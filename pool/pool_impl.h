@@ -170,12 +170,12 @@ static inline uint64_t gp_pool_pending_max(const struct gp_pool *pool)
 	return atomic_load_explicit(&pool->pending_bytes_max, memory_order_relaxed);
 }
 
-static inline bool gp_pool_is_flag(const _Atomic bool *flag)
+static inline bool gp_flag_is_set(const _Atomic bool *flag)
 {
 	return atomic_load_explicit(flag, memory_order_relaxed);
 }
 
 static inline bool gp_pool_is_pressed(const struct gp_pool *pool)
 {
-	return gp_pool_is_flag(&pool->first->is_pressed);
+	return gp_flag_is_set(&pool->first->is_pressed);
 }

@@ -88,8 +88,8 @@ void gp_pool_stats(struct gp_pool *pool, struct gp_stats *ret_stats)
 		return;
 	ret_stats->fence_records = atomic_load_explicit(&pool->fence->records, memory_order_relaxed);
 	ret_stats->fence_queries = atomic_load_explicit(&pool->fence->queries, memory_order_relaxed);
-	ret_stats->fence_orders = atomic_load_explicit(&pool->fence->orders, memory_order_relaxed);
-	ret_stats->fence_waits = atomic_load_explicit(&pool->fence->waits, memory_order_relaxed);
+	ret_stats->fence_orders = atomic_load_explicit(&pool->fence->gpu_waits, memory_order_relaxed);
+	ret_stats->fence_waits = atomic_load_explicit(&pool->fence->host_waits, memory_order_relaxed);
 }
 
 typedef bool visit_fn(void *arg, const struct gp_block_info *info);
@@ -161,7 +161,7 @@ int gp_pool_each_chunk(struct gp_pool *pool, void (*fn)(void *arg, uint64_t addr
 		return 0;
 	gp_mutex_lock(&pool->lock);
 	/* The chunks of a dead pool are given back without the lock (arena_life.c). */
-	if (!gp_pool_is_flag(&pool->dead))
+	if (!gp_flag_is_set(&pool->dead))
 		r = copy_extents_locked(pool, &extents, &n);
 	gp_mutex_unlock(&pool->lock);
 	for (size_t i = 0; i < n; i++)

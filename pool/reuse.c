@@ -2,7 +2,7 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * How a request is served from freed memory: from pending to cached, and from there to the program.
+ * Serves requests from freed memory: a block becomes cached once it is no longer pending, and is then handed out.
  *
  * A pending block becomes usable in one of three ways:
  *
@@ -58,7 +58,7 @@ static void cache_usable_locked(struct gp_pool *pool)
 	uint64_t completed = gp_fence_completed(pool->fence), gpu_waited = completed;
 	struct gp_block *b;
 
-	if (!gp_pool_is_flag(&pool->completion_only))
+	if (!gp_flag_is_set(&pool->completion_only))
 		gpu_waited = gp_fence_gpu_waited(pool->fence);
 	while ((b = gp_pending_take_usable(&pool->pending, gpu_waited, completed))) {
 		pool->stats.pending_bytes -= b->size;
@@ -87,7 +87,7 @@ static struct gp_claim_token take_locked(struct gp_pool *pool, const struct gp_r
 	/*
 	 * The block was cached after a GPU wait, and then gp_pool_require_completion came, whose wait is not over yet.
 	 */
-	if (gp_pool_is_flag(&pool->completion_only) && b->seq >= gp_fence_completed(pool->fence)) {
+	if (gp_flag_is_set(&pool->completion_only) && b->seq >= gp_fence_completed(pool->fence)) {
 		b->segment->kind->put(pool, b);
 		return (struct gp_claim_token){0};
 	}
@@ -103,7 +103,7 @@ static struct gp_claim_token take_locked(struct gp_pool *pool, const struct gp_r
 static bool is_poll_due_locked(struct gp_pool *pool, const struct gp_request *request)
 {
 	const struct gp_kind_ops *kind = request->kind;
-	bool overlap = gp_pool_is_flag(&pool->overlap);
+	bool overlap = gp_flag_is_set(&pool->overlap);
 	uint64_t share = kind->wants_merged && !overlap ? 0 : pool->stats.total_bytes / GP_UNPOLLED_SHARE;
 
 	if (pool->pending.bytes <= gp_max(GP_UNPOLLED_MIN, share))
@@ -113,7 +113,7 @@ static bool is_poll_due_locked(struct gp_pool *pool, const struct gp_request *re
 
 static bool is_gpu_wait_cheap(const struct gp_pool *pool)
 {
-	return !gp_pool_is_flag(&pool->overlap) && !gp_pool_is_flag(&pool->completion_only);
+	return !gp_flag_is_set(&pool->overlap) && !gp_flag_is_set(&pool->completion_only);
 }
 
 /* True if growing by the request would leave too much memory pending. */
@@ -121,7 +121,7 @@ static bool is_too_much_pending_locked(const struct gp_pool *pool, uint64_t size
 {
 	uint64_t used = pool->stats.used_bytes, slack;
 
-	if (gp_pool_is_flag(&pool->completion_only))
+	if (gp_flag_is_set(&pool->completion_only))
 		slack = gp_max(GP_HOST_WAIT_SLACK_MIN, used / GP_HOST_WAIT_SLACK_SHARE);
 	else
 		slack = gp_max(GP_GPU_WAIT_SLACK_MIN, used / GP_GPU_WAIT_SLACK_SHARE);
@@ -196,7 +196,7 @@ void gp_reuse_survey(struct gp_pool *pool, struct gp_request *request)
 /* Takes a block from the cache. must_be_fresh: take nothing while so much is pending that the choice would be poor. */
 static struct gp_claim_token take_now_locked(struct gp_pool *pool, const struct gp_request *request, bool must_be_fresh)
 {
-	if (gp_pool_is_flag(&pool->dead))
+	if (gp_flag_is_set(&pool->dead))
 		return (struct gp_claim_token){0};
 	cache_usable_locked(pool);
 	if ((must_be_fresh && is_poll_due_locked(pool, request)) || gp_descriptors_ensure_locked(pool))
@@ -233,7 +233,7 @@ struct gp_claim_token gp_reuse_take(struct gp_pool *pool, const struct gp_reques
 void gp_reuse_cache_usable(struct gp_pool *pool)
 {
 	gp_mutex_lock(&pool->lock);
-	if (!gp_pool_is_flag(&pool->dead))
+	if (!gp_flag_is_set(&pool->dead))
 		cache_usable_locked(pool);
 	gp_mutex_unlock(&pool->lock);
 }
@@ -324,7 +324,7 @@ static int wait_briefly(struct gp_pool *pool, uint64_t seq)
  */
 static int make_usable(struct gp_pool *pool, const struct gp_request *request)
 {
-	bool must_complete = gp_pool_is_flag(&pool->completion_only), is_too_much, is_little;
+	bool must_complete = gp_flag_is_set(&pool->completion_only), is_too_much, is_little;
 	uint64_t size = request->size, largest = request->kind->largest_fit(pool, size), seq = 0;
 	struct gp_block *fit = NULL, *b = NULL;
 	int r = -EAGAIN;
@@ -343,7 +343,7 @@ static int make_usable(struct gp_pool *pool, const struct gp_request *request)
 		return -EAGAIN;
 	if (must_complete)
 		return gp_fence_wait(pool->fence, seq, GP_GROW_INSTEAD_NS);
-	if (gp_pool_is_flag(&pool->overlap) && is_little && fit)
+	if (gp_flag_is_set(&pool->overlap) && is_little && fit)
 		r = wait_briefly(pool, seq);
 	return r >= 0 ? r : gp_fence_gpu_wait(pool->fence);
 }
@@ -355,7 +355,7 @@ int gp_reuse_poll(struct gp_pool *pool, struct gp_request *request, struct gp_cl
 	return r ? r : take_or_survey(pool, request, false, ret_token);
 }
 
-int gp_reuse_insist(struct gp_pool *pool, const struct gp_request *request, struct gp_claim_token *ret_token)
+int gp_reuse_gpu_wait(struct gp_pool *pool, const struct gp_request *request, struct gp_claim_token *ret_token)
 {
 	int r = 0;
 
@@ -367,7 +367,7 @@ int gp_reuse_insist(struct gp_pool *pool, const struct gp_request *request, stru
 	return r > 0 ? r : -ENOENT;
 }
 
-struct gp_claim_token gp_reuse_await(struct gp_pool *pool, const struct gp_request *request)
+struct gp_claim_token gp_reuse_host_wait(struct gp_pool *pool, const struct gp_request *request)
 {
 	uint64_t newest = gp_fence_newest(pool->fence);
 
@@ -479,7 +479,7 @@ static void take_all_pending(struct gp_pool *pool, struct gp_list *blocks)
 
 	gp_list_init(blocks);
 	gp_mutex_lock(&pool->lock);
-	while (!gp_pool_is_flag(&pool->dead) && (b = gp_pending_take_usable(&pool->pending, UINT64_MAX, UINT64_MAX)))
+	while (!gp_flag_is_set(&pool->dead) && (b = gp_pending_take_usable(&pool->pending, UINT64_MAX, UINT64_MAX)))
 		gp_list_append(blocks, &b->link);
 	gp_mutex_unlock(&pool->lock);
 }
@@ -497,7 +497,7 @@ static void wait_for_pending(struct gp_pool *pool)
 	gp_list_each_safe(link, tmp, &blocks) {
 		struct gp_block *b = gp_container_of(link, struct gp_block, link);
 
-		if (gp_pool_is_flag(&pool->dead))
+		if (gp_flag_is_set(&pool->dead))
 			break;
 		gp_list_remove(link);
 		if (r) {

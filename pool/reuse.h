@@ -2,7 +2,7 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-/* How requests are served from freed memory: reuse.c. */
+/* Serves requests from freed memory (reuse.c). */
 
 #include "kind.h"
 #include "pool_impl.h"
@@ -38,13 +38,13 @@ int gp_reuse_poll(struct gp_pool *pool, struct gp_request *request, struct gp_cl
  * For the case that growing would leave too much memory pending: makes a GPU wait, or waits on the
  * host where completion is needed. -ENOENT if nothing pending fits or growing is better.
  */
-int gp_reuse_insist(struct gp_pool *pool, const struct gp_request *request, struct gp_claim_token *ret_token);
+int gp_reuse_gpu_wait(struct gp_pool *pool, const struct gp_request *request, struct gp_claim_token *ret_token);
 
 /*
  * Must follow a survey. For a pool that would exceed its peak: waits for freed memory, a few times and not for long.
  * Returns no block if that did not yield one; then more memory is completed, and can be moved or given back.
  */
-struct gp_claim_token gp_reuse_await(struct gp_pool *pool, const struct gp_request *request);
+struct gp_claim_token gp_reuse_host_wait(struct gp_pool *pool, const struct gp_request *request);
 
 /*
  * Brings the queue of freed blocks back under its limits, and gives back what is leaving. may_wait: true if this may

@@ -118,7 +118,7 @@ static uint64_t round_settle(struct gp_rounds *rounds)
 	(void)gp_caches_flush(pool, &is_any_unrecorded);
 	before = pending_bytes(pool);
 	(void)gp_fence_poll(pool->fence);
-	if (!gp_pool_is_flag(&pool->completion_only))
+	if (!gp_flag_is_set(&pool->completion_only))
 		(void)gp_fence_gpu_wait(pool->fence);
 	if (is_any_unrecorded && gp_reuse_fence_unfenced(pool, false) == 0)
 		(void)gp_fence_poll(pool->fence);

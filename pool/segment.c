@@ -124,7 +124,7 @@ static struct gp_block *adopt_locked(
 	segment->is_undersized = bytes < request->size;
 	pool->n_undersized += segment->is_undersized;
 	segment->is_small = request->size <= GP_SMALL_MAX;
-	gp_block_set_place(block, segment, base);
+	gp_block_set_address(block, segment, base);
 	gp_list_append(&pool->segments, &segment->link);
 	gp_addrmap_add_segment(pool->options.map, segment);
 	pool->stats.total_bytes += bytes;
@@ -154,7 +154,7 @@ static int book(struct gp_pool *pool, const struct reservation *reservation, con
 	pool->stats.driver_allocs += !r;
 	pool->stats.driver_ns += reservation->ns;
 	if (!r)
-		r = gp_pool_is_flag(&pool->dead) ? GP_E_DEAD : gp_descriptors_ensure_locked(pool);
+		r = gp_flag_is_set(&pool->dead) ? GP_E_DEAD : gp_descriptors_ensure_locked(pool);
 	if (!r) {
 		struct gp_block *block = adopt_locked(pool, reservation->base, reservation->bytes, request);
 
@@ -187,12 +187,12 @@ static void forget_locked(struct gp_pool *pool, struct gp_block *block, struct g
 	gp_segment_spare_locked(pool, segment);
 }
 
-void gp_segment_arrived(struct gp_pool *pool, uint64_t bytes, int r)
+void gp_segment_note_arrival(struct gp_pool *pool, uint64_t bytes, int r)
 {
 	bool is_dead;
 
 	gp_mutex_lock(&pool->lock);
-	is_dead = gp_pool_is_flag(&pool->dead); /* then gp_pool_drop has taken it off the books */
+	is_dead = gp_flag_is_set(&pool->dead); /* then gp_pool_drop has taken it off the books */
 	if (!is_dead) {
 		pool->stats.returning_bytes -= bytes;
 		pool->stats.total_bytes -= bytes;
@@ -219,7 +219,7 @@ static bool is_context_idle(struct gp_pool *pool)
 	const struct gp_backend *be = gp_pool_backend(pool);
 	uint64_t seq = gp_fence_started(pool->fence);
 
-	if (!gp_pool_is_flag(&pool->rounds_busy) && be->ops->fence_record_waits && be->ops->fence_record_waits(be->arg))
+	if (!gp_flag_is_set(&pool->rounds_busy) && be->ops->fence_record_waits && be->ops->fence_record_waits(be->arg))
 		return false;
 	return gp_fence_record(pool->fence, seq, false) == 0 && gp_fence_poll(pool->fence) == 0 &&
 	       gp_fence_completed(pool->fence) > seq;
@@ -252,7 +252,7 @@ static void begin_release(struct gp_pool *pool, struct gp_release *in_flight, in
 	if (!in_flight->is_superseded)
 		gp_segment_count_release(pool, start_ns);
 	if (r || is_done) {
-		gp_segment_arrived(pool, bytes, r);
+		gp_segment_note_arrival(pool, bytes, r);
 		return;
 	}
 	/* After the call: a poll covers exactly the releases that were counted before it. */
@@ -334,7 +334,7 @@ static uint64_t give_back(
 		struct gp_block *b;
 
 		gp_mutex_lock(&pool->lock);
-		b = gp_pool_is_flag(&pool->dead) ? NULL : choose(pool, given < want ? want - given : 0);
+		b = gp_flag_is_set(&pool->dead) ? NULL : choose(pool, given < want ? want - given : 0);
 		if (b) {
 			b->segment->kind->unlink(pool, b);
 			gp_cached_sub(pool, b);
@@ -439,11 +439,11 @@ static void swap_idle(struct gp_pool *pool, const struct gp_request *request, st
 }
 
 /* Reserves a segment. Returns in *ret_bytes the size of the last attempt, and its time in *ret_ns. */
-static int reserve_segment(struct gp_pool *pool, const struct gp_request *request, uint64_t comfortable,
+static int reserve_segment(struct gp_pool *pool, const struct gp_request *request, uint64_t planned_bytes,
 	uint64_t *ret_base, uint64_t *ret_bytes, uint64_t *ret_ns)
 {
-	/* If the comfortable size does not fit any more, the size itself may, or just what was asked for. */
-	const uint64_t tries[] = {comfortable, gp_round_up(request->size, pool->options.granule), request->size,
+	/* If the planned size does not fit any more, the size of the block may, or the size that the program needs. */
+	const uint64_t tries[] = {planned_bytes, gp_round_up(request->size, pool->options.granule), request->size,
 		request->kind->is_cut ? request->size : gp_request_least(request)};
 	int r = -ENOMEM;
 
@@ -495,7 +495,7 @@ uint64_t gp_segment_give_back_pending(struct gp_pool *pool, struct gp_block *blo
 	if (gp_fence_completed(pool->fence) <= block->seq)
 		slot = gp_fence_slot_after(pool->fence, block->seq);
 	gp_mutex_lock(&pool->lock);
-	is_dead = gp_pool_is_flag(&pool->dead);
+	is_dead = gp_flag_is_set(&pool->dead);
 	gp_assert(is_dead || slot != GP_NO_SLOT || gp_fence_completed(pool->fence) > block->seq);
 	if (!is_dead) {
 		pool->stats.pending_bytes -= bytes;
@@ -538,7 +538,7 @@ static int release(struct gp_pool *pool, struct gp_release *in_flight, uint64_t 
 	gp_addrmap_release_end(pool->options.map, in_flight);
 	if (!in_flight->is_superseded)
 		gp_segment_count_release(pool, start_ns);
-	gp_segment_arrived(pool, in_flight->size, r);
+	gp_segment_note_arrival(pool, in_flight->size, r);
 	return r;
 }
 
@@ -549,7 +549,7 @@ bool gp_segment_release_unused(struct gp_pool *pool)
 	struct gp_segment *segment;
 
 	gp_mutex_lock(&pool->lock);
-	segment = gp_pool_is_flag(&pool->dead) ? NULL : gp_pending_find_unused(&pool->pending);
+	segment = gp_flag_is_set(&pool->dead) ? NULL : gp_pending_find_unused(&pool->pending);
 	if (segment)
 		forget_unused_locked(pool, segment, &in_flight);
 	gp_mutex_unlock(&pool->lock);
@@ -566,14 +566,14 @@ int gp_segment_release(struct gp_pool *pool, struct gp_block *block)
 	bool is_dead;
 
 	gp_mutex_lock(&pool->lock);
-	is_dead = gp_pool_is_flag(&pool->dead);
+	is_dead = gp_flag_is_set(&pool->dead);
 	if (!is_dead)
 		forget_locked(pool, block, &in_flight);
 	gp_mutex_unlock(&pool->lock);
 	return is_dead ? GP_E_DEAD : release(pool, &in_flight, start_ns);
 }
 
-/* Takes what has arrived since an earlier poll off the list of releases begun. Returns its bytes. */
+/* Counts the first `begun` bytes of all releases as arrived. Returns the bytes that were not counted before. */
 static uint64_t take_arrived(struct gp_pool *pool, uint64_t begun)
 {
 	uint64_t arrived = 0, before;
@@ -595,14 +595,14 @@ static void check_returning(struct gp_pool *pool, uint64_t max_ns)
 	uint64_t begun = atomic_load(&pool->begun_bytes), arrived;
 	int r;
 
-	if (begun <= atomic_load_explicit(&pool->arrived_bytes, memory_order_relaxed) || gp_pool_is_flag(&pool->dead))
+	if (begun <= atomic_load_explicit(&pool->arrived_bytes, memory_order_relaxed) || gp_flag_is_set(&pool->dead))
 		return;
 	r = max_ns ? be->ops->release_drain(be->arg, max_ns) : be->ops->release_poll(be->arg);
 	if (r == -EAGAIN)
 		return;
 	arrived = take_arrived(pool, begun);
 	if (arrived)
-		gp_segment_arrived(pool, arrived, r);
+		gp_segment_note_arrival(pool, arrived, r);
 }
 
 void gp_segment_poll_returning(struct gp_pool *pool)

@@ -38,7 +38,7 @@ uint64_t gp_segment_give_back(struct gp_pool *pool, uint64_t want);
 void gp_segment_count_release(struct gp_pool *pool, uint64_t start_ns);
 
 /* Notes that returning bytes have reached the driver, or with r > 0 that it reported an error. */
-void gp_segment_arrived(struct gp_pool *pool, uint64_t bytes, int r);
+void gp_segment_note_arrival(struct gp_pool *pool, uint64_t bytes, int r);
 
 /*
  * Gives back one block that is a whole segment and was taken out of the queue, behind its fence. Returns the bytes

@@ -2,9 +2,9 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * How a free finds its block: the cache remembers, by address, the blocks that the thread was given last, each with the
- * claim token of that hand-out. If another thread has freed the block meanwhile, its word differs from the token, and
- * the block is left alone.
+ * A free finds its block without a search of the pool: the cache remembers, by address, the blocks that the thread was
+ * given last, each with the claim token of that hand-out. If another thread has freed the block meanwhile, its word
+ * differs from the token, and the block is left alone.
  */
 
 #include "tcache.h"
@@ -48,7 +48,7 @@ struct gp_pool *gp_tcache_pool(const struct gp_tcache *tc)
 
 bool gp_tcache_is_dead(const struct gp_tcache *tc)
 {
-	return gp_pool_is_flag(&tc->pool->dead);
+	return gp_flag_is_set(&tc->pool->dead);
 }
 
 /* Remembers a block that the thread was given just now for a request of that size. */
@@ -181,16 +181,16 @@ static uint64_t growth_due(const struct gp_tcache *tc, const struct gp_bin *bin,
 {
 	unsigned n = bin->n_fences + 1;
 	uint64_t step;
-	bool is;
+	bool is_worth_it;
 
 	if (n % GP_TCACHE_GROW_AFTER)
 		return 0;
 	gp_mutex_lock(&tc->pool->lock);
 	step = request->kind->segment_bytes(tc->pool, request->size);
 	gp_mutex_unlock(&tc->pool->lock);
-	is = (n & (n - 1)) == 0 ||
-	     bin->grown_bytes + step <= gp_max(GP_TCACHE_GROWN_MAX, GP_TCACHE_GROWN_BLOCKS * request->size);
-	return is ? step : 0;
+	is_worth_it = (n & (n - 1)) == 0 ||
+		      bin->grown_bytes + step <= gp_max(GP_TCACHE_GROWN_MAX, GP_TCACHE_GROWN_BLOCKS * request->size);
+	return is_worth_it ? step : 0;
 }
 
 /*
@@ -210,7 +210,7 @@ static inline bool can_pool_grow(const struct gp_tcache *tc)
 {
 	const struct gp_pool *pool = tc->pool;
 
-	return !gp_pool_is_pressed(pool) && !gp_pool_is_flag(&pool->is_full) &&
+	return !gp_pool_is_pressed(pool) && !gp_flag_is_set(&pool->is_full) &&
 	       gp_budget_left(pool->options.budget) >= tc->bytes_max;
 }
 
@@ -306,8 +306,8 @@ static inline bool is_certain_miss(const struct gp_tcache *tc, uint64_t bytes)
 }
 
 /*
- * Calls only take_slow, at its end, so that the compiler need not save registers. Where blocks are cut they have any
- * size.
+ * Calls only take_slow, at its end, so that the compiler need not save registers. Kinds that cut blocks have blocks of
+ * any size; the others go through take_slow.
  */
 uint64_t gp_tcache_take(struct gp_tcache *tc, uint64_t bytes, uint32_t module)
 {
@@ -315,7 +315,7 @@ uint64_t gp_tcache_take(struct gp_tcache *tc, uint64_t bytes, uint32_t module)
 	struct gp_claim_token token;
 
 	if (gp_unlikely(bytes - 1 >= tc->size_max || !gp_pool_kind(tc->pool)->is_cut ||
-			!gp_ownlock_enter_at_once(&tc->cache.lock)))
+			!gp_ownlock_enter_if_open(&tc->cache.lock)))
 		return is_certain_miss(tc, bytes) ? 0 : take_slow(tc, bytes, module);
 	token = take_first_locked(tc, size, size / 8, bytes, module);
 	gp_ownlock_leave(&tc->cache.lock);
@@ -423,25 +423,25 @@ static enum due accept(struct gp_tcache *tc, struct gp_recent *recent)
 static struct gp_bin *find_full(struct gp_tcache *tc, uint64_t size)
 {
 	struct gp_bin *bin = bin_of(tc, size);
-	bool is;
+	bool is_bin_full;
 
 	gp_ownlock_enter(&tc->cache.lock);
-	is = is_full(bin);
+	is_bin_full = is_full(bin);
 	if (gp_tcache_bytes(tc) + size > tc->bytes_max)
 		tc->n_refused++;
 	gp_ownlock_leave(&tc->cache.lock);
-	return is ? bin : NULL;
+	return is_bin_full ? bin : NULL;
 }
 
 /* True if so many blocks were refused that the content of the cache is in the way. */
 static bool is_crowded(struct gp_tcache *tc)
 {
-	bool is;
+	bool is_over_limit;
 
 	gp_ownlock_enter(&tc->cache.lock);
-	is = tc->n_refused >= GP_TCACHE_REFUSED_MAX;
+	is_over_limit = tc->n_refused >= GP_TCACHE_REFUSED_MAX;
 	gp_ownlock_leave(&tc->cache.lock);
-	return is;
+	return is_over_limit;
 }
 
 /* Flushes the cache. This is called from a free, so a fence for it covers all that this thread freed before. */
@@ -533,7 +533,7 @@ int gp_tcache_put(struct gp_tcache *tc, uint64_t addr)
 	if (gp_unlikely(recent->addr != addr || !addr))
 		return -ENOENT;
 	if (gp_likely(recent->size <= tc->size_max && can_defer_fences(tc) &&
-		      gp_ownlock_enter_at_once(&tc->cache.lock))) {
+		      gp_ownlock_enter_if_open(&tc->cache.lock))) {
 		due = accept_locked(tc, recent);
 		gp_ownlock_leave(&tc->cache.lock);
 	}

@@ -142,7 +142,7 @@ static inline struct gp_block *gp_tcache_take_newest(struct gp_tcache *tc, struc
 /* Blocks with a fence sequence below the result may be handed out. */
 static inline uint64_t gp_tcache_usable_below(const struct gp_tcache *tc)
 {
-	if (gp_unlikely(gp_pool_is_flag(&tc->pool->completion_only)))
+	if (gp_unlikely(gp_flag_is_set(&tc->pool->completion_only)))
 		return gp_fence_completed(tc->fence);
 	return gp_fence_gpu_waited(tc->fence);
 }
@@ -178,7 +178,7 @@ static inline struct gp_claim_token gp_tcache_hand_out(
  */
 static inline bool gp_tcache_is_open_locked(const struct gp_tcache *tc)
 {
-	return gp_likely(!gp_pool_is_flag(&tc->pool->dead) && !gp_pool_is_flag(&tc->pool->rounds_busy));
+	return gp_likely(!gp_flag_is_set(&tc->pool->dead) && !gp_flag_is_set(&tc->pool->rounds_busy));
 }
 
 /*

@@ -85,12 +85,12 @@ static bool accept(struct gp_tcache *tc, const struct gp_recent *recent, bool *r
 
 static bool is_any(struct gp_tcache *tc)
 {
-	bool is;
+	bool has_blocks;
 
 	gp_ownlock_enter(&tc->cache.lock);
-	is = tc->n_large != 0;
+	has_blocks = tc->n_large != 0;
 	gp_ownlock_leave(&tc->cache.lock);
-	return is;
+	return has_blocks;
 }
 
 bool gp_tcache_put_large(struct gp_tcache *tc, const struct gp_recent *recent, bool can_pool_grow)

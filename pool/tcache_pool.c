@@ -182,7 +182,7 @@ void gp_tcache_free(struct gp_tcache *tc)
 
 	gp_mutex_lock(&pool->lock);
 	gp_ownlock_enter(&tc->cache.lock);
-	if (!gp_pool_is_flag(&pool->dead))
+	if (!gp_flag_is_set(&pool->dead))
 		(void)flush_locked(tc, &unused);
 	pool->stats.hits += gp_tcache_hits(tc);
 	pool->stats.steps[GP_STEP_cache].count += gp_tcache_hits(tc);

@@ -3,8 +3,8 @@
 
 /*
  * A treap: a binary search tree by (key, tie) that is also a heap by a pseudo-random priority. The priority is a hash
- * of the node's own address, so nodes need no field for it and the code no random generator. A treap instead of a
- * red-black tree, because insertion and removal are a split and a merge, without case distinctions.
+ * of the node's own address, so a node has no field for it, and the code needs no random generator. A treap is simpler
+ * than a red-black tree: insertion is a split, removal is a merge, and neither distinguishes cases.
  */
 
 #include "tree.h"
@@ -22,8 +22,8 @@ static uint64_t priority(const struct gp_tree_node *node)
 }
 
 /*
- * Nodes with equal pairs are ordered by their own addresses. There should be none. But if a program frees memory of a
- * pool through the driver, the driver hands that address out again, and this must not break the tree.
+ * Nodes with equal (key, tie) are ordered by their own addresses. Two nodes have equal pairs only if a program freed
+ * memory of a pool through the driver, and the driver has handed the address out again. That must not break the tree.
  */
 static bool less(const struct gp_tree_node *a, const struct gp_tree_node *b)
 {
@@ -34,23 +34,23 @@ static bool less(const struct gp_tree_node *a, const struct gp_tree_node *b)
 
 void gp_tree_insert(struct gp_tree *tree, struct gp_tree_node *node)
 {
-	struct gp_tree_node **at = &tree->root, **left = &node->left, **right = &node->right, *t;
-	uint64_t p = priority(node);
+	struct gp_tree_node **link = &tree->root, **left = &node->left, **right = &node->right, *rest;
+	uint64_t node_priority = priority(node);
 
-	while (*at && priority(*at) >= p)
-		at = less(*at, node) ? &(*at)->right : &(*at)->left;
-	t = *at;
-	*at = node;
+	while (*link && priority(*link) >= node_priority)
+		link = less(*link, node) ? &(*link)->right : &(*link)->left;
+	rest = *link;
+	*link = node;
 	/* Split the subtree that was here into the nodes less than the new node and those greater. */
-	while (t) {
-		if (less(t, node)) {
-			*left = t;
-			left = &t->right;
-			t = t->right;
+	while (rest) {
+		if (less(rest, node)) {
+			*left = rest;
+			left = &rest->right;
+			rest = rest->right;
 		} else {
-			*right = t;
-			right = &t->left;
-			t = t->left;
+			*right = rest;
+			right = &rest->left;
+			rest = rest->left;
 		}
 	}
 	*left = *right = NULL;
@@ -58,35 +58,35 @@ void gp_tree_insert(struct gp_tree *tree, struct gp_tree_node *node)
 
 void gp_tree_remove(struct gp_tree *tree, struct gp_tree_node *node)
 {
-	struct gp_tree_node **at = &tree->root, *a = node->left, *b = node->right;
+	struct gp_tree_node **link = &tree->root, *left = node->left, *right = node->right;
 
-	while (*at != node)
-		at = less(*at, node) ? &(*at)->right : &(*at)->left;
+	while (*link != node)
+		link = less(*link, node) ? &(*link)->right : &(*link)->left;
 	/* Merge the two subtrees in place of the node. */
-	while (a && b) {
-		if (priority(a) >= priority(b)) {
-			*at = a;
-			at = &a->right;
-			a = a->right;
+	while (left && right) {
+		if (priority(left) >= priority(right)) {
+			*link = left;
+			link = &left->right;
+			left = left->right;
 		} else {
-			*at = b;
-			at = &b->left;
-			b = b->left;
+			*link = right;
+			link = &right->left;
+			right = right->left;
 		}
 	}
-	*at = a ? a : b;
+	*link = left ? left : right;
 }
 
 struct gp_tree_node *gp_tree_at_least(const struct gp_tree *tree, uint64_t key)
 {
-	struct gp_tree_node *found = NULL, *t = tree->root;
+	struct gp_tree_node *found = NULL, *current = tree->root;
 
-	while (t) {
-		if (t->key >= key) {
-			found = t;
-			t = t->left;
+	while (current) {
+		if (current->key >= key) {
+			found = current;
+			current = current->left;
 		} else {
-			t = t->right;
+			current = current->right;
 		}
 	}
 	return found;
@@ -94,14 +94,14 @@ struct gp_tree_node *gp_tree_at_least(const struct gp_tree *tree, uint64_t key)
 
 struct gp_tree_node *gp_tree_at_most(const struct gp_tree *tree, uint64_t key)
 {
-	struct gp_tree_node *found = NULL, *t = tree->root;
+	struct gp_tree_node *found = NULL, *current = tree->root;
 
-	while (t) {
-		if (t->key <= key) {
-			found = t;
-			t = t->right;
+	while (current) {
+		if (current->key <= key) {
+			found = current;
+			current = current->right;
 		} else {
-			t = t->left;
+			current = current->left;
 		}
 	}
 	return found;
@@ -109,14 +109,14 @@ struct gp_tree_node *gp_tree_at_most(const struct gp_tree *tree, uint64_t key)
 
 struct gp_tree_node *gp_tree_before(const struct gp_tree *tree, const struct gp_tree_node *node)
 {
-	struct gp_tree_node *found = NULL, *t = tree->root;
+	struct gp_tree_node *found = NULL, *current = tree->root;
 
-	while (t) {
-		if (less(t, node)) {
-			found = t;
-			t = t->right;
+	while (current) {
+		if (less(current, node)) {
+			found = current;
+			current = current->right;
 		} else {
-			t = t->left;
+			current = current->left;
 		}
 	}
 	return found;

@@ -135,7 +135,7 @@
  * Thousandths of the peak of use by which the pool may exceed it before memory is moved. Each request for which memory
  * was moved adds 1, up to the maximum. Each such request beyond GP_THRASH_EXPECTED adds GP_MOVE_SLACK_STEP.
  * Held by graphs, vmm: +3 and 0 % (first), +3 and +4 % (maximum); transformer, vmm: -1 and +1 % (first); adversary,
- * vmm: 0 and +25 % (step); test_range.c, vmm_grows_instead_of_moving_chunks_in_every_round_of_a_loop.
+ * vmm: 0 and +25 % (step); test_arena.c, vmm_grows_instead_of_moving_chunks_in_every_round_of_a_loop.
  */
 #define GP_MOVE_SLACK      28
 #define GP_MOVE_SLACK_MAX  40
@@ -155,7 +155,7 @@
 /*
  * Addresses of an arena per byte of the device, and the maximum in bytes. Moving memory leaves unmapped gaps, and those
  * must not exhaust the arena. If that many addresses cannot be reserved (under a limit on address space, say), fewer
- * will do. Held by test_range_short.c. No figure.
+ * will do. Held by test_arena_short.c. No figure.
  */
 #define GP_ARENA_SPACE_FACTOR 4
 #define GP_ARENA_SPACE_MAX    (UINT64_C(1) << 44)

@@ -16,9 +16,9 @@ void gp_arena_forget_locked(struct gp_pool *pool)
 	gp_list_init(&vm->exported);
 }
 
-static void set_exported(struct gp_block *block, bool is)
+static void set_exported(struct gp_block *block, bool is_exported)
 {
-	atomic_store_explicit(&block->is_exported, is, memory_order_relaxed);
+	atomic_store_explicit(&block->is_exported, is_exported, memory_order_relaxed);
 }
 
 /* Records that a block begins at its address. */
@@ -111,7 +111,7 @@ static const struct gp_chunk *chunk_at(const struct gp_arena *arena, uint64_t ad
 }
 
 /* Returns the length of the block's first part: up to the first change between retired chunks and others. */
-static uint64_t length_of_kind(const struct gp_block *block)
+static uint64_t length_of_first_part(const struct gp_block *block)
 {
 	const struct gp_arena *arena = block->segment->arena;
 	const struct gp_chunk *chunk = chunk_at(arena, block->addr);
@@ -132,7 +132,7 @@ static void cache_exported_locked(struct gp_pool *pool, struct gp_block *block)
 
 	gp_block_set_state(block, GP_BLOCK_MOVING);
 	while (rest) {
-		uint64_t length = length_of_kind(block);
+		uint64_t length = length_of_first_part(block);
 		bool can_cut = length < block->size && !gp_descriptors_ensure_locked(pool);
 
 		rest = can_cut ? gp_arena_cut_locked(pool, block, length) : NULL;

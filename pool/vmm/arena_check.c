@@ -52,7 +52,7 @@ const char *gp_arena_check_locked(const struct gp_pool *pool)
 	uint64_t total = 0;
 	struct gp_list *link;
 
-	if (gp_pool_is_flag(&pool->dead))
+	if (gp_flag_is_set(&pool->dead))
 		return NULL;
 	gp_list_each(link, &vm->chunks)
 		total += gp_container_of(link, struct gp_chunk, link)->size;

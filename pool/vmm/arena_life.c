@@ -51,7 +51,7 @@ static void make_segment(struct gp_pool *pool, struct gp_arena *arena)
 	segment->first = block;
 	segment->arena = arena;
 	arena->segment = segment;
-	gp_block_set_place(block, segment, arena->base);
+	gp_block_set_address(block, segment, arena->base);
 	arena->granules[0].start = block;
 	gp_arena_make_unmapped_locked(pool, block);
 	gp_list_append(&pool->segments, &segment->link);
@@ -71,7 +71,7 @@ static bool has_chunks(const struct gp_vm *vm, const struct gp_arena *arena)
 /*
  * Frees the arenas, except one where memory is still mapped: the next owner of such addresses would find memory there.
  */
-static void give_addresses_back(struct gp_pool *pool)
+static void free_arenas(struct gp_pool *pool)
 {
 	const struct gp_backend *be = gp_pool_backend(pool);
 
@@ -100,7 +100,7 @@ int gp_arena_open(struct gp_pool *pool)
 	for (int i = 0; i < GP_N_ARENAS && !r; i++)
 		r = reserve(pool, &vm->arenas[i]);
 	if (r) {
-		give_addresses_back(pool);
+		free_arenas(pool);
 		return r;
 	}
 	for (int i = 0; i < GP_N_ARENAS; i++)
@@ -142,12 +142,12 @@ static void unmap_all(struct gp_pool *pool)
 		gp_list_remove(link);
 		free(chunk);
 	}
-	give_addresses_back(pool);
+	free_arenas(pool);
 }
 
 bool gp_arena_enter_locked(struct gp_pool *pool)
 {
-	if (gp_pool_is_flag(&pool->dead))
+	if (gp_flag_is_set(&pool->dead))
 		return false;
 	pool->cache.vm->n_busy++;
 	return true;

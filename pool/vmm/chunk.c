@@ -54,7 +54,7 @@ static bool book(struct gp_pool *pool, uint64_t bytes)
 	bool is_alive;
 
 	gp_mutex_lock(&pool->lock);
-	is_alive = !gp_pool_is_flag(&pool->dead);
+	is_alive = !gp_flag_is_set(&pool->dead);
 	if (is_alive) {
 		stats->total_bytes += bytes;
 		stats->returning_bytes += bytes;
@@ -88,13 +88,13 @@ int gp_chunk_create(struct gp_pool *pool, uint64_t bytes, struct gp_chunk **ret_
 	return 0;
 }
 
-void gp_chunk_give_away(struct gp_pool *pool, struct gp_chunk *chunk)
+void gp_chunk_give_back(struct gp_pool *pool, struct gp_chunk *chunk)
 {
 	uint64_t bytes = chunk->size, start_ns = gp_pool_now_ns(pool);
 
 	release(pool, chunk);
 	gp_segment_count_release(pool, start_ns);
-	gp_segment_arrived(pool, bytes, 0);
+	gp_segment_note_arrival(pool, bytes, 0);
 }
 
 /* Add a chunk to the list, or remove it. They return false, without effect, if the pool is dead. */
@@ -103,7 +103,7 @@ static bool attach(struct gp_pool *pool, struct gp_arena *arena, struct gp_chunk
 	bool is_alive;
 
 	gp_mutex_lock(&pool->lock);
-	is_alive = !gp_pool_is_flag(&pool->dead);
+	is_alive = !gp_flag_is_set(&pool->dead);
 	if (is_alive)
 		gp_arena_attach_locked(pool, arena, chunk, addr);
 	gp_mutex_unlock(&pool->lock);
@@ -115,7 +115,7 @@ static bool detach(struct gp_pool *pool, struct gp_chunk *chunk)
 	bool is_alive;
 
 	gp_mutex_lock(&pool->lock);
-	is_alive = !gp_pool_is_flag(&pool->dead);
+	is_alive = !gp_flag_is_set(&pool->dead);
 	if (is_alive)
 		gp_arena_detach_locked(pool, chunk);
 	gp_mutex_unlock(&pool->lock);
@@ -128,7 +128,7 @@ static bool strand(struct gp_pool *pool, struct gp_chunk *chunk)
 	bool is_alive;
 
 	gp_mutex_lock(&pool->lock);
-	is_alive = !gp_pool_is_flag(&pool->dead);
+	is_alive = !gp_flag_is_set(&pool->dead);
 	if (is_alive) {
 		gp_arena_stick_locked(pool, chunk);
 		gp_arena_bar_locked(pool, chunk);
@@ -155,7 +155,7 @@ int gp_chunk_map(
 		return r;
 	if (!detach(pool, chunk))
 		return GP_E_DEAD;
-	gp_chunk_give_away(pool, chunk);
+	gp_chunk_give_back(pool, chunk);
 	return r;
 }
 
@@ -173,7 +173,7 @@ int gp_chunk_remove(struct gp_pool *pool, struct gp_chunk *chunk)
 	int r = unmap(pool, chunk);
 
 	if (!r && detach(pool, chunk))
-		gp_chunk_give_away(pool, chunk);
+		gp_chunk_give_back(pool, chunk);
 	if (r) {
 		gp_mutex_lock(&pool->lock);
 		gp_arena_stick_locked(pool, chunk);
@@ -188,7 +188,7 @@ int gp_chunk_unmap(struct gp_pool *pool, struct gp_chunk *chunk)
 	struct gp_block *b;
 
 	gp_mutex_lock(&pool->lock);
-	if (gp_pool_is_flag(&pool->dead)) {
+	if (gp_flag_is_set(&pool->dead)) {
 		gp_mutex_unlock(&pool->lock);
 		return GP_E_DEAD;
 	}
@@ -212,9 +212,9 @@ static struct gp_chunk *choose(struct gp_pool *pool, bool is_any_wanted)
 	struct gp_chunk *chunk = NULL;
 
 	gp_mutex_lock(&pool->lock);
-	if (!gp_pool_is_flag(&pool->dead))
+	if (!gp_flag_is_set(&pool->dead))
 		chunk = gp_arena_take_exported_chunk_locked(pool);
-	if (!gp_pool_is_flag(&pool->dead) && !chunk && is_any_wanted)
+	if (!gp_flag_is_set(&pool->dead) && !chunk && is_any_wanted)
 		chunk = gp_arena_take_chunk_locked(pool, UINT64_MAX);
 	gp_mutex_unlock(&pool->lock);
 	return chunk;
@@ -241,7 +241,7 @@ uint64_t gp_arena_give_back(struct gp_pool *pool, uint64_t want)
 			break;
 		if (r)
 			continue;
-		gp_chunk_give_away(pool, chunk);
+		gp_chunk_give_back(pool, chunk);
 		given += bytes;
 	}
 	gp_arena_leave(pool);

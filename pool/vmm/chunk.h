@@ -34,7 +34,7 @@ int gp_chunk_map(
 int gp_chunk_unmap(struct gp_pool *pool, struct gp_chunk *chunk);
 
 /* Gives back an unmapped chunk that belongs to the thread. */
-void gp_chunk_give_away(struct gp_pool *pool, struct gp_chunk *chunk);
+void gp_chunk_give_back(struct gp_pool *pool, struct gp_chunk *chunk);
 
 /*
  * Unmaps and gives back a chunk that this thread has just mapped. 0, or the driver's error: then it stays there, and is

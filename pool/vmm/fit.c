@@ -19,7 +19,7 @@ static bool is_free(const struct gp_pool *pool, const struct gp_block *b)
 {
 	if (!b || gp_block_state(b) != GP_BLOCK_CACHED || gp_block_is_exported(b))
 		return false;
-	return !gp_pool_is_flag(&pool->completion_only) || b->seq < gp_fence_completed(pool->fence);
+	return !gp_flag_is_set(&pool->completion_only) || b->seq < gp_fence_completed(pool->fence);
 }
 
 static struct gp_block *next_of(const struct gp_block *b, bool is_downwards)

@@ -2,7 +2,7 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-/* Where a block of the kind vmm is put, and which chunk can be moved or given back. */
+/* The choice of a placement for a block of the kind vmm, and of a chunk that can be moved or given back. */
 
 #include "arena.h"
 

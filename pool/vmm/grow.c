@@ -2,7 +2,7 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * How the kind vmm grows: with new memory, or by moving memory that it has.
+ * The growth of the kind vmm: it takes new memory, or moves memory that it has.
  *
  * If no mapped memory has room for a request, the request gets a placement: addresses in the arena. Parts of it that
  * have no memory are filled chunk by chunk:
@@ -102,7 +102,7 @@ static int fill_with_old(struct filling *f, uint64_t addr, uint64_t gap)
 	int r;
 
 	gp_mutex_lock(&f->pool->lock);
-	if (!gp_pool_is_flag(&f->pool->dead))
+	if (!gp_flag_is_set(&f->pool->dead))
 		chunk = gp_arena_take_chunk_locked(f->pool, gap);
 	f->pool->stats.moves += chunk != NULL;
 	gp_mutex_unlock(&f->pool->lock);
@@ -126,7 +126,7 @@ static int fill_gap(struct filling *f)
 	int r = -ENOENT;
 
 	gp_mutex_lock(&f->pool->lock);
-	is_dead = gp_pool_is_flag(&f->pool->dead);
+	is_dead = gp_flag_is_set(&f->pool->dead);
 	if (!is_dead)
 		gap = find_gap_locked(f, &addr);
 	is_below_threshold = f->pool->stats.total_bytes + f->placement.missing <= move_threshold_locked(f);
@@ -153,7 +153,7 @@ static bool is_too_early_locked(const struct filling *f)
 	const struct gp_block *b = f->placement.first;
 	uint64_t completed = gp_fence_completed(f->pool->fence);
 
-	if (!gp_pool_is_flag(&f->pool->completion_only))
+	if (!gp_flag_is_set(&f->pool->completion_only))
 		return false;
 	for (; b && b->addr < f->placement.addr + f->placement.size; b = b->next)
 		if (b->seq >= completed)
@@ -205,7 +205,7 @@ static uint64_t empty_part(struct filling *f, const struct gp_block *part)
 
 	for (;;) {
 		gp_mutex_lock(&f->pool->lock);
-		chunk = gp_pool_is_flag(&f->pool->dead) ? NULL : last_chunk_locked(f, part);
+		chunk = gp_flag_is_set(&f->pool->dead) ? NULL : last_chunk_locked(f, part);
 		gp_mutex_unlock(&f->pool->lock);
 		if (!chunk)
 			return 0;
@@ -262,7 +262,7 @@ static void abandon(struct filling *f)
 		uint64_t kept = b->flags & GP_BLOCK_EMPTY ? empty_part(f, b) : b->size;
 
 		gp_mutex_lock(&f->pool->lock);
-		if (gp_pool_is_flag(&f->pool->dead)) {
+		if (gp_flag_is_set(&f->pool->dead)) {
 			gp_mutex_unlock(&f->pool->lock);
 			return;
 		}
@@ -304,7 +304,7 @@ static int end(struct filling *f, int r, uint64_t start_ns, struct gp_claim_toke
 	uint64_t ns = gp_pool_now_ns(f->pool) - start_ns;
 
 	gp_mutex_lock(&f->pool->lock);
-	if (gp_pool_is_flag(&f->pool->dead))
+	if (gp_flag_is_set(&f->pool->dead))
 		r = GP_E_DEAD;
 	if (!r)
 		r = gp_descriptors_ensure_locked(f->pool);

@@ -80,7 +80,7 @@ static bool is_named(const char *name)
 
 	for (unsigned i = 0; i < regions->n; i++)
 		if (regions->rules[i].way == GP_REGION_BY_NVTX &&
-			gp_region_pattern_fits(regions->rules[i].pattern, name))
+			gp_region_pattern_matches(regions->rules[i].pattern, name))
 			return true;
 	return false;
 }
@@ -230,12 +230,12 @@ static bool is_wanted(void)
 {
 	static struct gp_fork_child child = {.fn = reset_in_child};
 	int saved_errno = errno;
-	bool is;
+	bool is_on;
 
 	gp_fork_on_child(&child);
-	is = gp_state_is_enabled() && gp_config_regions_has(&gp_state.config.regions, GP_REGION_BY_NVTX);
+	is_on = gp_state_is_enabled() && gp_config_regions_has(&gp_state.config.regions, GP_REGION_BY_NVTX);
 	errno = saved_errno;
-	return is;
+	return is_on;
 }
 
 __attribute__((visibility("default"))) int InitializeInjectionNvtx2(nvtx_get_table *get_table)

@@ -44,7 +44,7 @@ static uint32_t match_caller(uint32_t caller)
 
 	for (unsigned i = 0; name && i < rules->n; i++)
 		if (rules->rules[i].way == GP_REGION_BY_LIBRARY &&
-			gp_region_pattern_fits(rules->rules[i].pattern, name))
+			gp_region_pattern_matches(rules->rules[i].pattern, name))
 			matches |= UINT32_C(1) << i;
 	return matches;
 }
@@ -96,7 +96,7 @@ static int find(uint32_t caller)
 
 		if (matches >> i & 1)
 			return id_for(rule, gp_module_name(caller));
-		if (rule->way == GP_REGION_BY_THREAD && gp_region_pattern_fits(rule->pattern, thread_name()))
+		if (rule->way == GP_REGION_BY_THREAD && gp_region_pattern_matches(rule->pattern, thread_name()))
 			return id_for(rule, thread_name());
 	}
 	return GP_REGION_NONE;

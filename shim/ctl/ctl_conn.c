@@ -76,7 +76,7 @@ int gp_ctl_conn_open(struct gp_ctl_conn *conn, int fd, int64_t now_ns)
 	conn->answer_length = conn->sent = 0;
 	conn->received = 0;
 	error = gp_ctl_fd_adopt(&conn->fd, fd);
-	if (!error && !gp_ctl_may_ask(conn->fd.fd))
+	if (!error && !gp_ctl_is_peer_trusted(conn->fd.fd))
 		refuse(conn, GP_CTL_PERMISSION, "this process belongs to another user");
 	return error;
 }

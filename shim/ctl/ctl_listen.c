@@ -267,7 +267,7 @@ int gp_ctl_listener_open(struct gp_ctl_listener *listener)
  */
 static bool may_connect(const struct gp_ctl_listener *listener, int fd)
 {
-	return *listener->dir || gp_ctl_may_ask(fd);
+	return *listener->dir || gp_ctl_is_peer_trusted(fd);
 }
 
 int gp_ctl_listener_accept(struct gp_ctl_listener *listener)

@@ -175,14 +175,14 @@ int gp_debug_alloc(struct gp_pool *pool, bool is_pinned, uint64_t bytes, const s
 static bool is_out_of_use(const struct gp_zone_block *block)
 {
 	struct gp_pool *pool;
-	bool is;
+	bool is_idle;
 
 	if (!block->is_pinned)
 		return true;
 	pool = gp_addrmap_pool_of(&gp_state.pinned_map, block->start);
-	is = pool && gp_pool_is_idle(pool);
+	is_idle = pool && gp_pool_is_idle(pool);
 	gp_pool_put(pool);
-	return is;
+	return is_idle;
 }
 
 /*

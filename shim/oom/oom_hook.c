@@ -45,7 +45,7 @@ bool gp_oom_hook_call(struct gp_pool *pool, int device, uint64_t bytes)
 	gp_module_return(who);
 	is_inside = false;
 	if (should_retry && pool)
-		gp_pool_excuse(pool);
+		gp_pool_uncount_oom(pool);
 	errno = saved_errno;
 	return should_retry;
 }

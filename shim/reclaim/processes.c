@@ -66,14 +66,14 @@ static unsigned n_unresponsive; /* added so far */
 static bool is_unresponsive(const struct talk *talk)
 {
 	int64_t now = gp_ask_now_ms();
-	bool is = false;
+	bool is_listed = false;
 
 	pthread_mutex_lock(&lock);
-	for (int i = 0; i < UNRESPONSIVE_MAX && !is; i++)
-		is = unresponsive[i].pid == talk->pid && unresponsive[i].start_ticks == talk->start_ticks &&
-		     now < unresponsive[i].until_ms;
+	for (int i = 0; i < UNRESPONSIVE_MAX && !is_listed; i++)
+		is_listed = unresponsive[i].pid == talk->pid && unresponsive[i].start_ticks == talk->start_ticks &&
+			    now < unresponsive[i].until_ms;
 	pthread_mutex_unlock(&lock);
-	return is;
+	return is_listed;
 }
 
 /* Without this check, a user with many processes that never answer could use up the ask timeout of every request. */

@@ -227,7 +227,7 @@ void fixture_assert_serves(void)
 	close(fd);
 }
 
-int fixture_ask_for_much(const char *path)
+int fixture_ask_without_reading(const char *path)
 {
 	int fd = fixture_try_connect(path);
 	char bytes[100];

@@ -58,8 +58,8 @@ extern const char fixture_version[];
 void fixture_assert_serves(void);
 
 /*
- * Connects a client that has read the first bytes of an answer of several megabytes. FIXTURE_MUCH_LEFT bytes
+ * Connects a client that has read the first bytes of an answer of several megabytes. FIXTURE_UNREAD_BYTES bytes
  * remain.
  */
-enum { FIXTURE_MUCH_LEFT = 3999900 + 40 };
-int fixture_ask_for_much(const char *path);
+enum { FIXTURE_UNREAD_BYTES = 3999900 + 40 };
+int fixture_ask_without_reading(const char *path);

@@ -107,7 +107,7 @@ bool fake_is_planned(struct fake *fake, enum fake_call call)
 
 bool fake_is_covered(const struct fake *fake)
 {
-	return fake->says_work && atomic_load(&fake->recorded) >= atomic_load(&fake->submitted);
+	return fake->reports_submissions && atomic_load(&fake->recorded) >= atomic_load(&fake->submitted);
 }
 
 uint64_t fake_submit(struct fake *fake, unsigned n)
@@ -159,9 +159,9 @@ void fake_note_free(struct fake *fake, uint64_t addr, uint64_t bytes, enum fake_
 {
 	_Atomic uint64_t *units = fake_units_of(fake, addr, bytes);
 	uint64_t work = use == FAKE_FREED_SYNCED ? 0 : atomic_load(&fake->submitted);
-	uint64_t word = work << UNIT_WORK_SHIFT | (use == FAKE_FREED_LATE ? UNIT_LATE : 0);
+	uint64_t word = work << UNIT_WORK_SHIFT | (use == FAKE_FREED_UNFENCED ? UNIT_UNFENCED : 0);
 
-	if (use != FAKE_FREED_LATE)
+	if (use != FAKE_FREED_UNFENCED)
 		raise_to(&fake->waitable, atomic_load(&fake->submitted));
 	/* A fence that already covers all work also covers this free. */
 	if (use == FAKE_FREED && fake_is_covered(fake))
@@ -181,13 +181,13 @@ void fake_note_export(struct fake *fake, uint64_t addr, uint64_t bytes)
 		atomic_fetch_or_explicit(&units[i], UNIT_EXPORTED, memory_order_relaxed);
 }
 
-const char *fake_check_hand_out(struct fake *fake, uint64_t addr, uint64_t bytes, bool may_order)
+const char *fake_check_hand_out(struct fake *fake, uint64_t addr, uint64_t bytes, bool is_gpu_wait_enough)
 {
 	_Atomic uint64_t *units = fake_units_of(fake, addr, bytes);
 	uint64_t completed = atomic_load(&fake->completed);
-	uint64_t ordered = may_order ? gp_max(completed, atomic_load(&fake->ordered)) : completed;
+	uint64_t ordered = is_gpu_wait_enough ? gp_max(completed, atomic_load(&fake->ordered)) : completed;
 
-	if (may_order && atomic_load(&fake->is_serial))
+	if (is_gpu_wait_enough && atomic_load(&fake->is_serial))
 		ordered = gp_max(ordered, atomic_load(&fake->recorded_at_free));
 	if (!fake_is_mapped(fake, addr, bytes))
 		return "addresses without memory were handed out";
@@ -196,7 +196,7 @@ const char *fake_check_hand_out(struct fake *fake, uint64_t addr, uint64_t bytes
 
 		if (word & UNIT_EXPORTED)
 			return "memory that was exported got a new owner";
-		if (word >> UNIT_WORK_SHIFT > (word & UNIT_LATE ? completed : ordered))
+		if (word >> UNIT_WORK_SHIFT > (word & UNIT_UNFENCED ? completed : ordered))
 			return "memory that the GPU still uses got a new owner";
 	}
 	return NULL;
@@ -399,7 +399,7 @@ static int fence_record(void *arg, int slot, bool is_at_free, uint64_t *ret_epoc
 
 	fake_check_locks(GP_RANK_POOL);
 	entry.result = fake_begin(fake, FAKE_RECORD);
-	*ret_epoch = fake->says_work ? gp_submission_look(&fake->work) : GP_SUBMISSION_NO_EPOCH;
+	*ret_epoch = fake->reports_submissions ? gp_submission_look(&fake->work) : GP_SUBMISSION_NO_EPOCH;
 	if (!entry.result && atomic_load(&fake->is_capturing))
 		entry.result = -EBUSY;
 	if (!entry.result) {
@@ -443,11 +443,11 @@ static bool fence_is_beyond(void *arg, int slot)
 static int fence_gpu_wait(void *arg, int slot)
 {
 	struct fake *fake = arg;
-	struct fake_log_entry entry = {.call = FAKE_ORDER, .slot = slot};
+	struct fake_log_entry entry = {.call = FAKE_GPU_WAIT, .slot = slot};
 	uint64_t covers = atomic_load(&fake->covers[slot]);
 
 	fake_check_locks(GP_RANK_POOL);
-	entry.result = fake_begin(fake, FAKE_ORDER);
+	entry.result = fake_begin(fake, FAKE_GPU_WAIT);
 	if (!entry.result && atomic_load(&fake->is_capturing))
 		entry.result = -EBUSY;
 	if (!entry.result) {
@@ -463,7 +463,7 @@ static int fence_gpu_wait(void *arg, int slot)
 
 /*
  * Work completes while the allocator waits, as far as a free would have waited for it. The rest completes
- * when the test says so.
+ * when the test requests it.
  */
 static void pause_(void *arg, unsigned attempt)
 {

@@ -29,7 +29,7 @@ enum fake_call {
 	FAKE_RELEASE_DRAIN,
 	FAKE_RECORD,
 	FAKE_QUERY,
-	FAKE_ORDER,
+	FAKE_GPU_WAIT,
 	FAKE_PAUSE,
 	FAKE_TRIM,
 	FAKE_ASK_CONTEXTS,
@@ -65,10 +65,10 @@ struct fake_range {
 
 struct fake {
 	/* Set by the test, before the first call or between two calls. */
-	bool says_work;       /* submissions are reported (submission.h) */
-	uint64_t capacity;    /* bytes that can be reserved */
-	uint64_t outside;     /* bytes of these that other users of the device hold */
-	uint64_t trim_yields; /* bytes of `outside` that trim_driver frees, once */
+	bool reports_submissions; /* submissions are reported (submission.h) */
+	uint64_t capacity;        /* bytes that can be reserved */
+	uint64_t outside;         /* bytes of these that other users of the device hold */
+	uint64_t trim_yields;     /* bytes of `outside` that trim_driver frees, once */
 	uint64_t siblings_yield, contexts_yield, processes_yield; /* bytes of `outside` to free when asked, once */
 	uint64_t pause_ns;                                        /* how far each pause advances the clock */
 	unsigned pause_completes;                                 /* pieces of work that complete during a pause */
@@ -101,8 +101,8 @@ struct fake {
 	pthread_mutex_t lock;      /* ranges, log, plans */
 	struct fake_range *ranges; /* by address */
 	size_t n_ranges, ranges_size;
-	struct fake_piece *chunks;
-	size_t n_pieces, pieces_size;
+	struct fake_chunk *chunks;
+	size_t n_chunks, chunks_size;
 	uint64_t n_handles;
 	_Atomic uint64_t addresses_end, addresses_bytes;
 	struct fake_plan plans[FAKE_N_CALLS];
@@ -135,7 +135,7 @@ void fake_complete_all(struct fake *fake);
 /* Returns the number of these calls since it was last asked. */
 unsigned fake_calls(struct fake *fake, enum fake_call call);
 
-enum fake_use { FAKE_FREED, FAKE_FREED_LATE, FAKE_FREED_SYNCED };
+enum fake_use { FAKE_FREED, FAKE_FREED_UNFENCED, FAKE_FREED_SYNCED };
 
 /* True if submissions are reported and none happened since the last record. */
 bool fake_is_covered(const struct fake *fake);
@@ -147,4 +147,4 @@ void fake_note_free(struct fake *fake, uint64_t addr, uint64_t bytes, enum fake_
 void fake_note_export(struct fake *fake, uint64_t addr, uint64_t bytes);
 
 /* Returns the reason why a block must not be handed out now, or NULL. */
-const char *fake_check_hand_out(struct fake *fake, uint64_t addr, uint64_t bytes, bool may_order);
+const char *fake_check_hand_out(struct fake *fake, uint64_t addr, uint64_t bytes, bool is_gpu_wait_enough);

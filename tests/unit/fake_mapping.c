@@ -8,9 +8,9 @@
 
 #include "fake_impl.h"
 
-static const struct fake_piece *piece_at_locked(const struct fake *fake, uint64_t addr)
+static const struct fake_chunk *chunk_at_locked(const struct fake *fake, uint64_t addr)
 {
-	for (size_t i = 0; i < fake->n_pieces; i++)
+	for (size_t i = 0; i < fake->n_chunks; i++)
 		if (fake->chunks[i].addr && addr >= fake->chunks[i].addr &&
 			addr - fake->chunks[i].addr < fake->chunks[i].size)
 			return &fake->chunks[i];
@@ -19,7 +19,7 @@ static const struct fake_piece *piece_at_locked(const struct fake *fake, uint64_
 
 static bool is_usable_locked(const struct fake *fake, uint64_t addr)
 {
-	const struct fake_piece *chunk = piece_at_locked(fake, addr);
+	const struct fake_chunk *chunk = chunk_at_locked(fake, addr);
 
 	return chunk && !chunk->is_useless;
 }
@@ -59,7 +59,7 @@ static void address_free(void *arg, uint64_t addr, uint64_t bytes)
 
 	fake_check_locks(GP_RANK_FENCE);
 	pthread_mutex_lock(&fake->lock);
-	for (size_t i = 0; i < fake->n_pieces; i++)
+	for (size_t i = 0; i < fake->n_chunks; i++)
 		if (fake->chunks[i].addr >= addr && fake->chunks[i].addr < addr + bytes)
 			fake_set_breach(fake, "addresses were freed with a chunk mapped there");
 	fake->addresses_bytes -= bytes;
@@ -69,31 +69,31 @@ static void address_free(void *arg, uint64_t addr, uint64_t bytes)
 	pthread_mutex_unlock(&fake->lock);
 }
 
-static struct fake_piece *piece_locked(struct fake *fake, uint64_t handle)
+static struct fake_chunk *find_chunk_locked(struct fake *fake, uint64_t handle)
 {
-	for (size_t i = 0; i < fake->n_pieces; i++)
+	for (size_t i = 0; i < fake->n_chunks; i++)
 		if (fake->chunks[i].handle == handle)
 			return &fake->chunks[i];
 	fake_set_breach(fake, "an unknown chunk was named");
 	return NULL;
 }
 
-static void add_piece_locked(struct fake *fake, uint64_t bytes)
+static void add_chunk_locked(struct fake *fake, uint64_t bytes)
 {
-	if (fake->n_pieces == fake->pieces_size) {
-		fake->pieces_size = fake->pieces_size * 2 + 64;
-		fake->chunks = realloc(fake->chunks, fake->pieces_size * sizeof(*fake->chunks));
+	if (fake->n_chunks == fake->chunks_size) {
+		fake->chunks_size = fake->chunks_size * 2 + 64;
+		fake->chunks = realloc(fake->chunks, fake->chunks_size * sizeof(*fake->chunks));
 		if (!fake->chunks)
 			abort();
 	}
-	fake->chunks[fake->n_pieces++] = (struct fake_piece){.handle = ++fake->n_handles, .size = bytes};
+	fake->chunks[fake->n_chunks++] = (struct fake_chunk){.handle = ++fake->n_handles, .size = bytes};
 	fake->reserved_bytes += bytes;
 }
 
-static void remove_piece_locked(struct fake *fake, struct fake_piece *chunk)
+static void remove_chunk_locked(struct fake *fake, struct fake_chunk *chunk)
 {
 	fake->reserved_bytes -= chunk->size;
-	*chunk = fake->chunks[--fake->n_pieces];
+	*chunk = fake->chunks[--fake->n_chunks];
 }
 
 static int create(void *arg, uint64_t bytes, uint64_t *ret_handle)
@@ -107,7 +107,7 @@ static int create(void *arg, uint64_t bytes, uint64_t *ret_handle)
 	if (!entry.result && bytes > fake->capacity - fake->outside - fake->reserved_bytes)
 		entry.result = -ENOMEM;
 	if (!entry.result) {
-		add_piece_locked(fake, bytes);
+		add_chunk_locked(fake, bytes);
 		*ret_handle = fake->n_handles;
 	}
 	pthread_mutex_unlock(&fake->lock);
@@ -118,36 +118,36 @@ static void release_chunk(void *arg, uint64_t handle, uint64_t bytes)
 {
 	struct fake *fake = arg;
 	struct fake_log_entry entry = {.call = FAKE_RELEASE_BEGIN, .bytes = bytes, .slot = GP_NO_SLOT};
-	struct fake_piece *chunk;
+	struct fake_chunk *chunk;
 
 	fake_check_locks(GP_RANK_FENCE);
 	(void)fake_begin(fake, FAKE_RELEASE_BEGIN);
 	pthread_mutex_lock(&fake->lock);
-	chunk = piece_locked(fake, handle);
+	chunk = find_chunk_locked(fake, handle);
 	if (chunk && ((chunk->addr && !chunk->is_stuck) || chunk->is_released || chunk->size != bytes))
 		fake_set_breach(fake, "a chunk was released that is still mapped, or twice, or with another size");
 	if (chunk)
 		chunk->is_released = true;
 	if (chunk && !chunk->addr)
-		remove_piece_locked(fake, chunk);
+		remove_chunk_locked(fake, chunk);
 	pthread_mutex_unlock(&fake->lock);
 	(void)fake_finish(fake, entry);
 }
 
-static int map_piece(void *arg, uint64_t addr, uint64_t bytes, uint64_t handle, bool *ret_is_stuck)
+static int map_chunk(void *arg, uint64_t addr, uint64_t bytes, uint64_t handle, bool *ret_is_stuck)
 {
 	struct fake *fake = arg;
 	struct fake_log_entry entry = {.call = FAKE_MAP, .addr = addr, .bytes = bytes, .slot = GP_NO_SLOT};
-	struct fake_piece *chunk;
+	struct fake_chunk *chunk;
 
 	fake_check_locks(GP_RANK_FENCE);
 	entry.result = fake_begin(fake, FAKE_MAP);
 	*ret_is_stuck = entry.result && fake_begin(fake, FAKE_UNDO);
 	pthread_mutex_lock(&fake->lock);
 	for (uint64_t at = addr; at < addr + bytes; at += GP_MIB)
-		if (piece_at_locked(fake, at))
+		if (chunk_at_locked(fake, at))
 			fake_set_breach(fake, "a chunk was mapped where another one is");
-	chunk = piece_locked(fake, handle);
+	chunk = find_chunk_locked(fake, handle);
 	if (chunk && (chunk->addr || chunk->was_exported || chunk->size != bytes))
 		fake_set_breach(fake, "a chunk was mapped that is mapped already, was exported, or has another size");
 	if (chunk && (!entry.result || *ret_is_stuck))
@@ -169,16 +169,16 @@ static bool forget_history(struct fake *fake, uint64_t addr, uint64_t bytes)
 	return was_exported;
 }
 
-static int unmap_piece(void *arg, uint64_t addr, uint64_t bytes)
+static int unmap_chunk(void *arg, uint64_t addr, uint64_t bytes)
 {
 	struct fake *fake = arg;
 	struct fake_log_entry entry = {.call = FAKE_UNMAP, .addr = addr, .bytes = bytes, .slot = GP_NO_SLOT};
-	struct fake_piece *chunk = NULL;
+	struct fake_chunk *chunk = NULL;
 
 	fake_check_locks(GP_RANK_FENCE);
 	entry.result = fake_begin(fake, FAKE_UNMAP);
 	pthread_mutex_lock(&fake->lock);
-	for (size_t i = 0; i < fake->n_pieces; i++)
+	for (size_t i = 0; i < fake->n_chunks; i++)
 		if (fake->chunks[i].addr == addr && fake->chunks[i].size == bytes)
 			chunk = &fake->chunks[i];
 	if (!chunk)
@@ -194,7 +194,7 @@ static int unmap_piece(void *arg, uint64_t addr, uint64_t bytes)
 		chunk->was_exported = forget_history(fake, addr, bytes);
 	}
 	if (chunk && !chunk->addr && chunk->is_released)
-		remove_piece_locked(fake, chunk);
+		remove_chunk_locked(fake, chunk);
 	pthread_mutex_unlock(&fake->lock);
 	return fake_finish(fake, entry);
 }
@@ -218,10 +218,10 @@ const char *fake_check_unmapped(struct fake *fake)
 
 	if (breach)
 		return breach;
-	for (size_t i = 0; i < fake->n_pieces; i++)
+	for (size_t i = 0; i < fake->n_chunks; i++)
 		if (!fake->chunks[i].is_hopeless || !fake->chunks[i].is_released)
 			return "a chunk was not released";
-	return fake->addresses_bytes && !fake->n_pieces ? "reserved addresses were not freed" : NULL;
+	return fake->addresses_bytes && !fake->n_chunks ? "reserved addresses were not freed" : NULL;
 }
 
 const struct gp_mapping_ops fake_mapping = {
@@ -229,7 +229,7 @@ const struct gp_mapping_ops fake_mapping = {
 	.address_free = address_free,
 	.create = create,
 	.release = release_chunk,
-	.map = map_piece,
-	.unmap = unmap_piece,
+	.map = map_chunk,
+	.unmap = unmap_chunk,
 	.wait = wait_as_free,
 };

@@ -28,7 +28,7 @@ static void teardown(void)
 }
 
 /* Submits work and records a fence as a free would. Returns the fence sequence of the freed block. */
-static uint64_t free_something(void)
+static uint64_t free_block(void)
 {
 	uint64_t seq;
 

@@ -97,7 +97,7 @@ void fixture_free_as(uint64_t addr, enum gp_free_mode mode)
 {
 	static const enum fake_use uses[] = {
 		[GP_FREE_NORMAL] = FAKE_FREED,
-		[GP_FREE_UNFENCED] = FAKE_FREED_LATE,
+		[GP_FREE_UNFENCED] = FAKE_FREED_UNFENCED,
 		[GP_FREE_SYNCED] = FAKE_FREED_SYNCED,
 	};
 

@@ -36,7 +36,7 @@ struct model {
 	const struct profile *profile;
 	enum gp_kind kind;
 	const char *action;
-	bool may_order, is_planned, is_whole;
+	bool is_gpu_wait_enough, is_planned, is_whole;
 	unsigned growth; /* percentage of allocations among the steps that allocate or free */
 	struct live live[LIVE_MAX];
 	size_t n_live;
@@ -73,7 +73,7 @@ static uint64_t below(struct model *m, uint64_t n)
 	return m->options.below(m->options.arg, n);
 }
 
-static uint64_t some_bytes(struct model *m)
+static uint64_t random_bytes(struct model *m)
 {
 	uint64_t bytes = (UINT64_C(1) << below(m, gp_log2(LARGEST) + 1));
 
@@ -110,10 +110,10 @@ static void open_pool(struct model *m)
 		.thread_cache_bytes = p->cannot_release_behind ? 0 : 16 * GP_MIB,
 	};
 
-	m->may_order = !p->completion_only;
+	m->is_gpu_wait_enough = !p->completion_only;
 	m->fake.has_one_stream = true;
 	m->n_asked = 0;
-	REQUIRE(m, gp_pool_new(&options, &m->pool) == 0, "no pool");
+	REQUIRE(m, gp_pool_new(&options, &m->pool) == 0, "a pool could not be made");
 	atomic_store(&m->fake.is_serial, p->is_serial);
 	gp_pool_set_serial(m->pool, p->is_serial);
 	for (int i = 0; i < N_TCACHES; i++)
@@ -130,7 +130,7 @@ static void end_threads(struct model *m)
 }
 
 /* Returns the cache of the thread that takes the next step, or NULL for a thread without a cache. */
-static struct gp_tcache *some_tcache(struct model *m)
+static struct gp_tcache *random_tcache(struct model *m)
 {
 	uint64_t i = below(m, N_TCACHES + 1);
 
@@ -143,7 +143,7 @@ static void open_model(struct model *m, const struct model_options *options)
 	m->profile = &profiles[options->profile];
 	m->growth = 60;
 	fake_init(&m->fake, CAPACITY);
-	m->fake.says_work = below(m, 2);
+	m->fake.reports_submissions = below(m, 2);
 	m->fake.cannot_release_behind = m->profile->cannot_release_behind;
 	m->fake.arrives_on_drain_only = m->profile->arrives_on_drain_only;
 	gp_addrmap_init(&m->map);
@@ -190,7 +190,8 @@ static void check(struct model *m)
 	REQUIRE(m,
 		s.total_bytes >= m->fake.reserved_bytes && s.total_bytes - s.returning_bytes <= m->fake.reserved_bytes,
 		"total %" PRIu64 ", not %" PRIu64, s.total_bytes, m->fake.reserved_bytes);
-	REQUIRE(m, atomic_load(&m->budget.charged_bytes) == s.total_bytes, "the budget is off");
+	REQUIRE(m, atomic_load(&m->budget.charged_bytes) == s.total_bytes,
+		"the budget is not charged exactly the total");
 	REQUIRE(m, s.peak_total_bytes >= s.total_bytes, "the peak is below the total");
 	REQUIRE(m, s.peak_used_bytes >= s.used_bytes, "the peak is below what is used");
 	REQUIRE(m, s.hits + s.misses == m->n_asked, "%" PRIu64 " hits, %" PRIu64 " misses of %" PRIu64, s.hits,
@@ -199,7 +200,7 @@ static void check(struct model *m)
 
 static void check_new(struct model *m, uint64_t addr, uint64_t bytes)
 {
-	const char *breach = fake_check_hand_out(&m->fake, addr, bytes, m->may_order);
+	const char *breach = fake_check_hand_out(&m->fake, addr, bytes, m->is_gpu_wait_enough);
 	struct gp_block_info info;
 
 	REQUIRE(m, addr % GP_ALIGN == 0, "block at %" PRIx64 " is not aligned", addr);
@@ -236,9 +237,9 @@ static void check_refusal(struct model *m, uint64_t size)
 
 static void do_alloc(struct model *m)
 {
-	uint64_t bytes = some_bytes(m), size = gp_round_cut(m->pool, bytes), addr;
+	uint64_t bytes = random_bytes(m), size = gp_round_cut(m->pool, bytes), addr;
 	uint64_t limit = atomic_load(&m->budget.limit_bytes);
-	struct gp_tcache *tcache = some_tcache(m);
+	struct gp_tcache *tcache = random_tcache(m);
 	bool is_hopeless = bytes > gp_min(limit, CAPACITY);
 	struct gp_stats stats;
 	int r;
@@ -278,21 +279,21 @@ static void do_free(struct model *m)
 {
 	static const enum fake_use uses[] = {
 		[GP_FREE_NORMAL] = FAKE_FREED,
-		[GP_FREE_UNFENCED] = FAKE_FREED_LATE,
+		[GP_FREE_UNFENCED] = FAKE_FREED_UNFENCED,
 		[GP_FREE_SYNCED] = FAKE_FREED_SYNCED,
 	};
 	unsigned dice = (unsigned)below(m, 20);
 	enum gp_free_mode mode = dice == 0 ? GP_FREE_UNFENCED : dice == 1 ? GP_FREE_SYNCED : GP_FREE_NORMAL;
 	enum fake_use use = uses[mode];
 	size_t i = below(m, m->n_live);
-	struct gp_tcache *tcache = some_tcache(m);
+	struct gp_tcache *tcache = random_tcache(m);
 	int r;
 
 	m->action = tcache ? "free in a thread" : "free";
 	/* A capture forbids a fence, but the program's own free would still wait. */
 	if (mode == GP_FREE_NORMAL && atomic_load(&m->fake.is_capturing)) {
 		atomic_store(&m->fake.waitable, atomic_load(&m->fake.submitted));
-		use = fake_is_covered(&m->fake) ? FAKE_FREED : FAKE_FREED_LATE;
+		use = fake_is_covered(&m->fake) ? FAKE_FREED : FAKE_FREED_UNFENCED;
 	}
 	if (mode == GP_FREE_SYNCED) {
 		atomic_store(&m->fake.waitable, atomic_load(&m->fake.submitted));
@@ -381,7 +382,7 @@ static void do_require_completion(struct model *m)
 	end_serial(m);
 	m->action = "require completion";
 	gp_pool_require_completion(m->pool);
-	m->may_order = false;
+	m->is_gpu_wait_enough = false;
 	if (!m->is_planned && !atomic_load(&m->fake.is_capturing))
 		REQUIRE(m, atomic_load(&m->fake.ordered) <= atomic_load(&m->fake.completed),
 			"blocks that only a GPU wait covered are still not completed");
@@ -422,7 +423,7 @@ static void do_plan(struct model *m)
 		FAKE_RESERVE,
 		FAKE_RECORD,
 		FAKE_QUERY,
-		FAKE_ORDER,
+		FAKE_GPU_WAIT,
 		FAKE_RELEASE,
 		FAKE_RELEASE_BEGIN,
 		FAKE_RELEASE_POLL,

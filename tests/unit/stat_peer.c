@@ -197,7 +197,7 @@ static int listen_in(const char *dir)
 	return fd;
 }
 
-static _Noreturn void live(enum peer_manner manner, const char *text, const char *dir, int ready)
+static _Noreturn void run_peer(enum peer_manner manner, const char *text, const char *dir, int ready)
 {
 	int fd = manner < PEER_NO_SOCKET ? listen_in(dir) : -1;
 	char path[128];
@@ -227,7 +227,7 @@ static _Noreturn void live(enum peer_manner manner, const char *text, const char
 	}
 }
 
-static pid_t add(pid_t pid, int ready)
+static pid_t add_peer(pid_t pid, int ready)
 {
 	char byte;
 
@@ -248,9 +248,9 @@ static pid_t start_as(uid_t uid, enum peer_manner manner, const char *text)
 	if (pid == 0 && uid != geteuid() && setuid(uid) != 0)
 		_exit(1);
 	if (pid == 0)
-		live(manner, text, peer_dir, ready[1]);
+		run_peer(manner, text, peer_dir, ready[1]);
 	close(ready[1]);
-	add(pid, ready[0]);
+	add_peer(pid, ready[0]);
 	if (manner == PEER_STOPPED)
 		ck_assert_int_eq(waitpid(pid, NULL, WUNTRACED), pid);
 	return pid;
@@ -296,7 +296,7 @@ pid_t peer_exec(const char *dir)
 		stat_become(self_path, (const char *const[STAT_WORDS]){"--peer", dir});
 	}
 	close(ready[1]);
-	return add(pid, ready[0]);
+	return add_peer(pid, ready[0]);
 }
 
 void peer_kill(pid_t pid)
@@ -339,7 +339,7 @@ void peer_teardown(void)
 	ck_assert_int_eq(system(command), 0);
 }
 
-static int catch (void)
+static int open_capture(void)
 {
 	int fd = memfd_create("caught", MFD_CLOEXEC);
 
@@ -347,7 +347,7 @@ static int catch (void)
 	return fd;
 }
 
-static void take(int fd, char text[static STAT_CATCH_SIZE])
+static void read_capture(int fd, char text[static STAT_CATCH_SIZE])
 {
 	ssize_t n = pread(fd, text, STAT_CATCH_SIZE - 1, 0);
 
@@ -359,7 +359,7 @@ static void take(int fd, char text[static STAT_CATCH_SIZE])
 
 int stat_execute(uid_t uid, const char *const *words)
 {
-	int status, out = catch (), err = catch ();
+	int status, out = open_capture(), err = open_capture();
 	pid_t pid = fork();
 
 	if (pid == 0) {
@@ -370,8 +370,8 @@ int stat_execute(uid_t uid, const char *const *words)
 		_exit(126);
 	}
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-	take(out, stat_out);
-	take(err, stat_err);
+	read_capture(out, stat_out);
+	read_capture(err, stat_err);
 	ck_assert_msg(WIFEXITED(status), "expected a normal exit, got signal %d: %s", WTERMSIG(status), stat_err);
 	return WEXITSTATUS(status);
 }
@@ -429,7 +429,7 @@ int stat_main(int argc, char **argv, const char *name, void (*add_tests)(TCase *
 	TCase *tc = tcase_create("gpupool-stat");
 
 	if (argc == 3 && !strcmp(argv[1], "--peer"))
-		live(PEER_ANSWERS, NULL, argv[2], STDOUT_FILENO);
+		run_peer(PEER_ANSWERS, NULL, argv[2], STDOUT_FILENO);
 	if (argc != 2) {
 		fprintf(stderr, "usage: %s GPUPOOL-STAT\n", argv[0]);
 		return 2;

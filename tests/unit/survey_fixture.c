@@ -96,7 +96,7 @@ static void listen_as(int fd, uid_t uid)
 	ck_assert_int_eq(status, 0);
 }
 
-void survey_add_peer(const char *dir, uid_t uid, const char *answer, bool as_one)
+void survey_add_peer(const char *dir, uid_t uid, const char *answer, bool in_one_process)
 {
 	struct survey_peer *peer = &survey_peers[survey_n_peers++];
 	int dir_fd = open(dir, O_PATH | O_CLOEXEC);
@@ -114,7 +114,7 @@ void survey_add_peer(const char *dir, uid_t uid, const char *answer, bool as_one
 	ck_assert_int_eq(bind(peer->listener, (struct sockaddr *)&address, length), 0);
 	ck_assert_int_eq(fchownat(dir_fd, name, uid, (gid_t)-1, 0), 0);
 	close(dir_fd);
-	if (as_one) {
+	if (in_one_process) {
 		ck_assert_int_eq(seteuid(uid), 0);
 		ck_assert_int_eq(listen(peer->listener, 8), 0);
 		ck_assert_int_eq(seteuid(0), 0);

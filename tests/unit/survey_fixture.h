@@ -40,10 +40,10 @@ void survey_setup(void);
 void survey_teardown(void);
 
 /*
- * Adds the socket of a process to a directory. as_one: all such sockets belong to one process, whatever their
+ * Adds the socket of a process to a directory. in_one_process: all such sockets belong to one process, whatever their
  * names say.
  */
-void survey_add_peer(const char *dir, uid_t uid, const char *answer, bool as_one);
+void survey_add_peer(const char *dir, uid_t uid, const char *answer, bool in_one_process);
 
 struct stat_question survey_question(int timeout_ms);
 size_t survey_count_answers(const struct stat_survey *survey);

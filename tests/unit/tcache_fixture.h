@@ -14,14 +14,14 @@ enum { DEPTH = 32, ROUNDS = 40 * DEPTH };
 
 #define SMALL (64 * GP_KIB)
 
-static struct gp_tcache *mine;
+static struct gp_tcache *own_cache;
 
 static uint64_t take(uint64_t bytes)
 {
 	const char *breach;
 	uint64_t addr = 0;
 
-	ck_assert_int_eq(gp_tcache_alloc(mine, bytes, 0, &addr), 0);
+	ck_assert_int_eq(gp_tcache_alloc(own_cache, bytes, 0, &addr), 0);
 	fixture_check();
 	breach = fake_check_hand_out(&px.fake, addr, bytes, true);
 	ck_assert_msg(!breach, "%s", breach);
@@ -37,7 +37,7 @@ static bool put(uint64_t addr)
 	int r;
 
 	fake_note_free(&px.fake, addr, fixture_info(addr).size, FAKE_FREED);
-	r = gp_tcache_put(mine, addr);
+	r = gp_tcache_put(own_cache, addr);
 	if (r == -ENOENT)
 		ck_assert_int_eq(gp_pool_free(&px.map, addr, GP_FREE_NORMAL), 0);
 	else
@@ -49,8 +49,8 @@ static bool put(uint64_t addr)
 static void start_with(uint64_t cache_bytes)
 {
 	px.options.thread_cache_bytes = cache_bytes;
-	mine = gp_tcache_new(fixture_pool());
-	ck_assert_ptr_nonnull(mine);
+	own_cache = gp_tcache_new(fixture_pool());
+	ck_assert_ptr_nonnull(own_cache);
 }
 
 static inline void start(void)
@@ -60,7 +60,7 @@ static inline void start(void)
 
 static void end(void)
 {
-	gp_tcache_free(mine);
+	gp_tcache_free(own_cache);
 }
 
 static void clear_calls(void)

@@ -17,7 +17,7 @@ static struct gp_addrmap map;
 static struct gp_budget budget;
 static struct fake fake;
 static struct gp_pool *pool;
-static struct gp_segment segment, others_segment;
+static struct gp_segment segment, foreign_segment;
 
 static void setup(void)
 {
@@ -34,7 +34,7 @@ static void setup(void)
 	gp_budget_init(&budget, GP_NO_LIMIT);
 	ck_assert_int_eq(gp_pool_new(&options, &pool), 0);
 	segment = (struct gp_segment){.base = GP_GIB, .size = GP_MIB, .pool = pool};
-	others_segment = (struct gp_segment){.base = GP_GIB, .size = GP_MIB};
+	foreign_segment = (struct gp_segment){.base = GP_GIB, .size = GP_MIB};
 }
 
 static void teardown(void)
@@ -91,7 +91,7 @@ START_TEST(a_lock_free_claim_takes_only_used_blocks_of_the_given_pool)
 	word = atomic_load(&block.word);
 	gp_addrmap_add_block(&map, &block);
 	ck_assert_ptr_null(gp_addrmap_try_claim(&map, GP_GIB + GP_ALIGN, pool));
-	block.segment = &others_segment;
+	block.segment = &foreign_segment;
 	ck_assert_ptr_null(gp_addrmap_try_claim(&map, GP_GIB, pool));
 	ck_assert_uint_eq(atomic_load(&block.word), word);
 	block.segment = &segment;
@@ -130,7 +130,7 @@ static void move_to(struct gp_segment *to, uint64_t addr)
 	free_seen();
 	gp_addrmap_remove_block(&map, &seen);
 	gp_block_set_state(&seen, GP_BLOCK_UNUSED);
-	gp_block_set_place(&seen, to, addr);
+	gp_block_set_address(&seen, to, addr);
 	gp_addrmap_add_block(&map, &seen);
 	(void)gp_block_hand_out(&seen, 1, 0, 2);
 }
@@ -142,7 +142,7 @@ static void use_elsewhere(void)
 
 static void move_to_another_pool(void)
 {
-	move_to(&others_segment, GP_GIB);
+	move_to(&foreign_segment, GP_GIB);
 }
 
 static const struct {

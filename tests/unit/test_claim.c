@@ -47,10 +47,10 @@ static _Atomic bool is_over;     /* the other activity of the test has ended */
 static _Atomic uint64_t slots[N_SLOTS]; /* an address or 0; some belong to a sibling */
 
 /* Counts for an address, modulo N_UNITS. */
-static struct tally {
-	_Atomic uint32_t token, freed;
+static struct counts {
+	_Atomic uint32_t handed_out, freed;
 	_Atomic uint32_t kept; /* hand-outs that need no free: still used, or dropped with their pool */
-} * tallies;
+} * all_counts;
 
 /*
  * Relaxed, so that only the pool orders the accesses of threads, and a race detector finds accesses that it leaves
@@ -61,9 +61,9 @@ static void add(_Atomic uint32_t *count)
 	atomic_fetch_add_explicit(count, 1, memory_order_relaxed);
 }
 
-static struct tally *tally_of(uint64_t addr)
+static struct counts *counts_of(uint64_t addr)
 {
-	return &tallies[addr / GP_ALIGN % N_UNITS];
+	return &all_counts[addr / GP_ALIGN % N_UNITS];
 }
 
 static uint64_t below(struct worker *w, uint64_t n)
@@ -81,7 +81,7 @@ static uint64_t get(struct worker *w)
 	w->n_errors += r && r != GP_E_DEAD;
 	if (r)
 		return 0;
-	add(&tally_of(addr)->token);
+	add(&counts_of(addr)->handed_out);
 	return addr;
 }
 
@@ -95,7 +95,7 @@ static bool put(struct worker *w, uint64_t addr)
 	int r = is_by_cache ? gp_tcache_free_by(&px.map, addr, w->tcache) : gp_pool_free(&px.map, addr, GP_FREE_NORMAL);
 
 	if (!r)
-		add(&tally_of(addr)->freed);
+		add(&counts_of(addr)->freed);
 	w->n_errors += r && r != GP_E_NOT_USED && r != GP_E_INTERIOR && r != GP_E_FOREIGN && r != GP_E_DEAD;
 	w->n_freed += r == 0;
 	w->n_refused += r != 0;
@@ -132,7 +132,7 @@ static void end_pool(struct gp_pool *pool)
 }
 
 /* Makes a pool with n blocks, and ends it while other threads free those in the slots. */
-static void come_and_go(unsigned n)
+static void make_and_drop_pool(unsigned n)
 {
 	struct gp_pool_options options = px.options;
 	struct gp_pool *pool = NULL;
@@ -143,23 +143,23 @@ static void come_and_go(unsigned n)
 	ck_assert_int_eq(gp_pool_new(&options, &pool), 0);
 	for (unsigned i = 0; i < n; i++) {
 		ck_assert_int_eq(gp_pool_alloc(pool, GP_ALIGN, 0, &addr), 0);
-		add(&tally_of(addr)->token);
-		add(&tally_of(addr)->kept);
+		add(&counts_of(addr)->handed_out);
+		add(&counts_of(addr)->kept);
 		if (i % 64 == 0 || i >= n - N_SLOTS / 2)
 			atomic_store_explicit(&slots[i % N_SLOTS], addr, memory_order_relaxed);
 	}
 	end_pool(pool);
 }
 
-static void let_siblings_come_and_go(void)
+static void make_and_drop_siblings(void)
 {
 	for (unsigned i = 1; i <= N_SIBLINGS; i++)
-		come_and_go(i * SIBLINGS_BLOCKS);
+		make_and_drop_pool(i * SIBLINGS_BLOCKS);
 }
 
 static void drop_the_pool(void)
 {
-	come_and_go(SIBLINGS_BLOCKS);
+	make_and_drop_pool(SIBLINGS_BLOCKS);
 	while (atomic_load_explicit(&n_steps, memory_order_relaxed) < N_STEPS)
 		sched_yield();
 	atomic_store(&px.fake.has_ended, true);
@@ -167,15 +167,15 @@ static void drop_the_pool(void)
 	gp_pool_unmap(px.pool);
 }
 
-static void setup(int way)
+static void setup(int has_barrier)
 {
 	atomic_store(&px.fake.waitable, UINT64_MAX);
 	px.options.thread_cache_bytes = GP_MIB;
 	gp_barrier_register();
-	px.options.barrier = way % 2 ? &gp_barrier : NULL;
+	px.options.barrier = has_barrier ? &gp_barrier : NULL;
 	(void)fixture_pool();
-	tallies = calloc(N_UNITS, sizeof(*tallies));
-	ck_assert_ptr_nonnull(tallies);
+	all_counts = calloc(N_UNITS, sizeof(*all_counts));
+	ck_assert_ptr_nonnull(all_counts);
 }
 
 static void run(void (*other)(void))
@@ -202,23 +202,23 @@ static void run(void (*other)(void))
 
 static bool note_used(void *arg, const struct gp_block_info *info)
 {
-	add(&tally_of(info->addr)->kept);
+	add(&counts_of(info->addr)->kept);
 	return true;
 }
 
-/* Each address was freed as often as it was handed out, except for what needs no free. */
-static void check_tallies(bool is_pool_gone)
+/* Checks that each address was freed as often as it was handed out, except for hand-outs that need no free. */
+static void check_counts(bool is_pool_gone)
 {
 	uint64_t n_twice = 0, n_never = 0;
 
 	gp_pool_each_used(px.pool, note_used, NULL);
 	for (unsigned i = 0; i < N_UNITS; i++) {
-		const struct tally *t = &tallies[i];
+		const struct counts *t = &all_counts[i];
 
-		n_twice += t->freed > t->token;
-		n_never += t->freed + t->kept < t->token;
+		n_twice += t->freed > t->handed_out;
+		n_never += t->freed + t->kept < t->handed_out;
 	}
-	free(tallies);
+	free(all_counts);
 	ck_assert_uint_eq(n_twice, 0);
 	ck_assert(is_pool_gone || n_never == 0);
 }
@@ -226,8 +226,8 @@ static void check_tallies(bool is_pool_gone)
 START_TEST(each_block_is_freed_exactly_once_while_other_pools_are_created_and_dropped)
 {
 	setup(_i);
-	run(let_siblings_come_and_go);
-	check_tallies(false);
+	run(make_and_drop_siblings);
+	check_counts(false);
 	ck_assert_uint_gt(fixture_stats().double_frees, 0);
 }
 END_TEST
@@ -236,12 +236,12 @@ START_TEST(no_block_is_freed_twice_while_its_pool_is_dropped)
 {
 	setup(_i);
 	run(drop_the_pool);
-	check_tallies(true);
+	check_counts(true);
 	ck_assert_uint_eq(atomic_load(&px.budget.charged_bytes), 0);
 }
 END_TEST
 
-static void end_it(void)
+static void drop_pool(void)
 {
 	gp_pool_drop(px.pool);
 }
@@ -255,12 +255,12 @@ START_TEST(a_free_that_races_with_the_drop_of_its_pool_is_reported_as_foreign)
 	setup(_i);
 	tc = gp_tcache_new(px.pool);
 	ck_assert_int_eq(gp_tcache_alloc(tc, GP_ALIGN, 0, &addr), 0);
-	gp_addrmap_before_claim = end_it;
+	gp_addrmap_before_claim = drop_pool;
 	ck_assert_int_eq(gp_tcache_free_by(&px.map, addr, tc), GP_E_FOREIGN);
 	gp_addrmap_before_claim = NULL;
 	ck_assert_int_eq(gp_tcache_free_by(&px.map, addr, tc), GP_E_FOREIGN);
 	gp_tcache_free(tc);
-	free(tallies);
+	free(all_counts);
 }
 END_TEST
 

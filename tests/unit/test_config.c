@@ -409,7 +409,7 @@ static const struct {
 
 START_TEST(a_region_pattern_matches_as_in_a_shell)
 {
-	ck_assert_int_eq(gp_region_pattern_fits(patterns[_i].pattern, patterns[_i].text), patterns[_i].fits);
+	ck_assert_int_eq(gp_region_pattern_matches(patterns[_i].pattern, patterns[_i].text), patterns[_i].fits);
 }
 END_TEST
 

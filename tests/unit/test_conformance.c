@@ -234,11 +234,11 @@ END_TEST
 
 START_TEST(an_exported_block_goes_back_to_the_driver_once_it_is_freed_and_completed)
 {
-	uint64_t addr, n_pieces;
+	uint64_t addr, n_chunks;
 
 	px.options.completion_only = true;
 	addr = fixture_alloc(40 * GP_MIB);
-	n_pieces = fake_calls(&px.fake, FAKE_RESERVE);
+	n_chunks = fake_calls(&px.fake, FAKE_RESERVE);
 	ck_assert_int_eq(gp_pool_export(&px.map, addr), 0);
 	fixture_note_export(addr);
 	fixture_work();
@@ -247,7 +247,7 @@ START_TEST(an_exported_block_goes_back_to_the_driver_once_it_is_freed_and_comple
 	fake_complete_all(&px.fake);
 	fixture_alloc(40 * GP_MIB);
 	gp_pool_reclaim(fixture_pool());
-	ck_assert_uint_eq(fixture_stats().driver_frees, n_pieces);
+	ck_assert_uint_eq(fixture_stats().driver_frees, n_chunks);
 }
 END_TEST
 

@@ -134,7 +134,7 @@ START_TEST(a_block_allocated_uncached_goes_back_after_its_gpu_work_when_freed)
 	if (_i != GP_KIND_NONE && _i != GP_KIND_VMM)
 		ck_assert_uint_eq(fixture_stats().returning_bytes, fixture_stats().total_bytes);
 	fake_complete_all(&px.fake);
-	/* The kind none looks for completed releases when its queue is long, vmm when memory is freed. */
+	/* The kind none looks for completed releases when sibling_block queue is long, vmm when memory is freed. */
 	if (_i == GP_KIND_NONE)
 		gp_pool_reclaim(px.pool);
 	else
@@ -228,14 +228,14 @@ START_TEST(frees_release_memory_above_a_lowered_limit)
 }
 END_TEST
 
-START_TEST(an_excused_out_of_memory_is_not_counted)
+START_TEST(an_uncounted_out_of_memory_is_not_in_the_counters)
 {
 	uint64_t unused;
 
 	setup_kind(GP_KIND_SPLIT);
 	ck_assert_int_eq(fixture_try(2 * FIXTURE_CAPACITY, &unused), -ENOMEM);
 	ck_assert_uint_eq(fixture_stats().ooms, 1);
-	gp_pool_excuse(px.pool);
+	gp_pool_uncount_oom(px.pool);
 	ck_assert_uint_eq(fixture_stats().ooms, 0);
 }
 END_TEST
@@ -308,18 +308,18 @@ START_TEST(sibling_pools_share_fences_but_not_memory)
 {
 	struct gp_pool *sibling;
 	struct gp_stats stats;
-	uint64_t mine, its;
+	uint64_t own_block, sibling_block;
 
 	setup_kind(_i);
 	sibling = new_sibling();
-	mine = fixture_alloc(5 * GP_MIB);
-	its = alloc_in(sibling, 5 * GP_MIB);
+	own_block = fixture_alloc(5 * GP_MIB);
+	sibling_block = alloc_in(sibling, 5 * GP_MIB);
 	fixture_work();
-	fixture_free(mine);
-	fixture_free(its);
+	fixture_free(own_block);
+	fixture_free(sibling_block);
 	fake_complete_all(&px.fake);
 	/* A sibling reuses the blocks that were freed to it, and not those of the other pool. */
-	ck_assert_uint_ne(alloc_in(sibling, 5 * GP_MIB), mine);
+	ck_assert_uint_ne(alloc_in(sibling, 5 * GP_MIB), own_block);
 	gp_pool_stats(sibling, &stats);
 	ck_assert_uint_eq(stats.hits, _i != GP_KIND_NONE);
 	ck_assert_uint_eq(stats.fence_records, 0);
@@ -410,7 +410,7 @@ int main(void)
 	tcase_add_loop_test(tc, a_block_freed_uncached_is_not_cached, GP_KIND_SIMPLE, GP_N_KINDS);
 	tcase_add_test(tc, a_trim_releases_segments_until_the_requested_size_is_reached);
 	tcase_add_loop_test(tc, frees_release_memory_above_a_lowered_limit, GP_KIND_SIMPLE, GP_N_KINDS);
-	tcase_add_test(tc, an_excused_out_of_memory_is_not_counted);
+	tcase_add_test(tc, an_uncounted_out_of_memory_is_not_in_the_counters);
 	tcase_add_loop_test(tc, an_invalidated_pool_does_not_cache_blocks_that_were_in_use_at_the_time, 0, GP_N_KINDS);
 	tcase_add_loop_test(tc, sibling_pools_share_fences_but_not_memory, 0, GP_N_KINDS);
 	tcase_add_loop_test(

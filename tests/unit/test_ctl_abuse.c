@@ -173,10 +173,10 @@ END_TEST
 
 static void stop_in_mid_reply(const char *path)
 {
-	int fd = fixture_ask_for_much(path);
+	int fd = fixture_ask_without_reading(path);
 
 	raise(SIGSTOP);
-	ck_assert_uint_eq(strlen(fixture_read_line(fd)), FIXTURE_MUCH_LEFT);
+	ck_assert_uint_eq(strlen(fixture_read_line(fd)), FIXTURE_UNREAD_BYTES);
 }
 
 START_TEST(a_client_stopped_in_mid_reply_delays_no_other_and_gets_the_rest)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Where the control socket is made, and which users it answers. */
+/* The directory in which the control socket is made, and the users whom the server answers. */
 
 #include <check.h>
 #include <errno.h>

@@ -381,7 +381,7 @@ START_TEST(an_answer_under_way_is_not_written_to_a_file_of_the_program)
 	char bytes[16];
 
 	ck_assert_int_eq(fixture_start(0), 0);
-	client = fixture_ask_for_much(gp_ctl_path());
+	client = fixture_ask_without_reading(gp_ctl_path());
 	ck_assert_int_eq(take_numbers(file, taken), 2);
 	ck_assert_str_eq(fixture_read_line(client), ""); /* the connection ends before the answer does */
 	wait_until_served();

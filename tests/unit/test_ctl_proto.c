@@ -291,7 +291,7 @@ START_TEST(only_socket_file_names_in_canonical_form_are_parsed)
 {
 	pid_t pid = -1;
 	uint64_t start = 77;
-	char again[GP_CTL_NAME_MAX];
+	char canonical[GP_CTL_NAME_MAX];
 
 	ck_assert_int_eq(gp_ctl_name_parse(names[_i].name, &pid, &start), names[_i].pid != 0);
 	if (!names[_i].pid) {
@@ -301,8 +301,8 @@ START_TEST(only_socket_file_names_in_canonical_form_are_parsed)
 	}
 	ck_assert_int_eq(pid, names[_i].pid);
 	ck_assert_uint_eq(start, names[_i].start);
-	gp_ctl_name_format(again, pid, start);
-	ck_assert_str_eq(again, names[_i].name);
+	gp_ctl_name_format(canonical, pid, start);
+	ck_assert_str_eq(canonical, names[_i].name);
 }
 END_TEST
 

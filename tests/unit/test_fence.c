@@ -28,9 +28,9 @@ START_TEST(memory_that_no_work_used_is_completed_from_the_start)
 }
 END_TEST
 
-START_TEST(a_freed_block_is_completed_once_a_later_fence_is)
+START_TEST(a_freed_block_is_completed_once_a_later_fence_is_completed)
 {
-	uint64_t seq = free_something();
+	uint64_t seq = free_block();
 
 	ck_assert_int_eq(gp_fence_poll(&f), -EAGAIN);
 	ck_assert(!is_completed(seq));
@@ -44,7 +44,7 @@ END_TEST
 
 START_TEST(a_gpu_wait_makes_a_freed_block_ordered_but_not_completed)
 {
-	uint64_t seq = free_something();
+	uint64_t seq = free_block();
 
 	ck_assert_int_eq(gp_fence_gpu_wait(&f), 0);
 	ck_assert(is_ordered(seq));
@@ -52,50 +52,50 @@ START_TEST(a_gpu_wait_makes_a_freed_block_ordered_but_not_completed)
 	ck_assert_uint_eq(atomic_load(&fake.ordered), 1);
 	/* The same GPU wait is not made twice. */
 	ck_assert_int_eq(gp_fence_gpu_wait(&f), 0);
-	ck_assert_uint_eq(fake_calls(&fake, FAKE_ORDER), 1);
+	ck_assert_uint_eq(fake_calls(&fake, FAKE_GPU_WAIT), 1);
 }
 END_TEST
 
 START_TEST(a_gpu_wait_covers_every_earlier_free)
 {
-	uint64_t first = free_something(), second = free_something();
+	uint64_t first = free_block(), second = free_block();
 
 	ck_assert_int_eq(gp_fence_gpu_wait(&f), 0);
 	ck_assert_uint_eq(atomic_load(&fake.ordered), 2);
 	ck_assert(is_ordered(first));
 	ck_assert(is_ordered(second));
-	ck_assert_uint_eq(fake_calls(&fake, FAKE_ORDER), 1);
+	ck_assert_uint_eq(fake_calls(&fake, FAKE_GPU_WAIT), 1);
 }
 END_TEST
 
 START_TEST(the_last_gpu_wait_can_be_repeated_until_its_fence_is_complete)
 {
-	free_something();
+	free_block();
 
 	ck_assert_int_eq(gp_fence_gpu_wait_again(&f), 0);
-	ck_assert_uint_eq(fake_calls(&fake, FAKE_ORDER), 0);
+	ck_assert_uint_eq(fake_calls(&fake, FAKE_GPU_WAIT), 0);
 	ck_assert_int_eq(gp_fence_gpu_wait(&f), 0);
-	free_something();
+	free_block();
 	ck_assert_int_eq(gp_fence_gpu_wait_again(&f), 0);
-	ck_assert_uint_eq(fake_calls(&fake, FAKE_ORDER), 2);
+	ck_assert_uint_eq(fake_calls(&fake, FAKE_GPU_WAIT), 2);
 	ck_assert_uint_eq(atomic_load(&fake.ordered), 1);
 	atomic_store(&fake.is_capturing, true);
 	ck_assert_int_eq(gp_fence_gpu_wait_again(&f), -EBUSY);
 	atomic_store(&fake.is_capturing, false);
 	fake_complete_all(&fake);
 	ck_assert_int_eq(gp_fence_poll(&f), 0);
-	fake_calls(&fake, FAKE_ORDER);
+	fake_calls(&fake, FAKE_GPU_WAIT);
 	ck_assert_int_eq(gp_fence_gpu_wait_again(&f), 0);
-	ck_assert_uint_eq(fake_calls(&fake, FAKE_ORDER), 0);
+	ck_assert_uint_eq(fake_calls(&fake, FAKE_GPU_WAIT), 0);
 }
 END_TEST
 
 START_TEST(the_end_of_serial_mode_makes_the_gpu_wait_that_records_at_frees_stood_for)
 {
-	uint64_t seq, late;
+	uint64_t seq, recorded_seq;
 
 	ck_assert_int_eq(gp_fence_set_serial(&f, true), 0);
-	seq = free_something();
+	seq = free_block();
 	ck_assert(is_ordered(seq));
 	/* Every call that ends the mode fails until the GPU wait is made. */
 	atomic_store(&fake.is_capturing, true);
@@ -104,13 +104,13 @@ START_TEST(the_end_of_serial_mode_makes_the_gpu_wait_that_records_at_frees_stood
 	atomic_store(&fake.is_capturing, false);
 	for (int i = 0; i < 2; i++)
 		ck_assert_int_eq(gp_fence_set_serial(&f, false), 0);
-	ck_assert_uint_eq(fake_calls(&fake, FAKE_ORDER), 3);
-	ck_assert(!is_ordered(free_something()));
+	ck_assert_uint_eq(fake_calls(&fake, FAKE_GPU_WAIT), 3);
+	ck_assert(!is_ordered(free_block()));
 	/* A record outside a free may cover work that no thread has to wait for. */
 	gp_fence_set_serial(&f, true);
-	late = gp_fence_started(&f);
-	ck_assert_int_eq(gp_fence_record(&f, late, false), 0);
-	ck_assert(!is_ordered(late));
+	recorded_seq = gp_fence_started(&f);
+	ck_assert_int_eq(gp_fence_record(&f, recorded_seq, false), 0);
+	ck_assert(!is_ordered(recorded_seq));
 	ck_assert_int_eq(gp_fence_gpu_wait_again(&f), -EAGAIN);
 }
 END_TEST
@@ -121,7 +121,7 @@ START_TEST(in_serial_mode_a_thousand_records_need_no_query)
 
 	gp_fence_set_serial(&f, true);
 	for (int i = 0; i < 1000; i++) {
-		seq = free_something();
+		seq = free_block();
 		ck_assert(is_ordered(seq));
 		if (_i == 0) /* in the other row the GPU lags */
 			fake_complete_all(&fake);
@@ -185,7 +185,7 @@ START_TEST(a_free_during_a_record_is_not_covered_by_that_fence)
 
 	fake.hook = free_during_record;
 	fake.hook_arg = &raced;
-	free_something();
+	free_block();
 	fake.hook = NULL;
 	fake_complete_all(&fake);
 	ck_assert_int_eq(gp_fence_poll(&f), 0);
@@ -212,11 +212,11 @@ START_TEST(other_threads_can_poll_while_a_record_makes_the_host_wait)
 	unsigned n_polled = 0;
 
 	fake.record_waits = true;
-	free_something();
+	free_block();
 	fake_complete_all(&fake);
 	fake.hook = poll_during_record;
 	fake.hook_arg = &n_polled;
-	free_something();
+	free_block();
 	ck_assert_uint_eq(n_polled, 1);
 	fake.hook = NULL;
 	/* Failed records lose no slot. */
@@ -224,13 +224,13 @@ START_TEST(other_threads_can_poll_while_a_record_makes_the_host_wait)
 	for (int i = 0; i < 2 * GP_FENCE_SLOTS; i++)
 		ck_assert_int_eq(gp_fence_record(&f, gp_fence_started(&f), true), SOME_ERROR);
 	for (int i = 0; i < GP_FENCE_SLOTS - 1; i++)
-		free_something();
+		free_block();
 }
 END_TEST
 
 START_TEST(a_capture_forbids_all_fence_calls_until_it_ends_and_loses_no_fence)
 {
-	uint64_t seq = free_something();
+	uint64_t seq = free_block();
 
 	atomic_store(&fake.is_capturing, true);
 	ck_assert_int_eq(gp_fence_record(&f, gp_fence_started(&f), true), -EBUSY);
@@ -249,7 +249,7 @@ START_TEST(one_query_finds_all_fences_complete_while_the_gpu_keeps_up)
 	uint64_t last = 0;
 
 	for (int i = 0; i < 100; i++)
-		last = free_something();
+		last = free_block();
 	fake_complete_all(&fake);
 	fake_calls(&fake, FAKE_QUERY);
 	ck_assert_int_eq(gp_fence_poll(&f), 0);
@@ -261,7 +261,7 @@ END_TEST
 START_TEST(one_query_finds_that_no_fence_is_complete_while_the_gpu_lags)
 {
 	for (int i = 0; i < 100; i++)
-		free_something();
+		free_block();
 	ck_assert_int_eq(gp_fence_poll(&f), -EAGAIN);
 	ck_assert(!gp_fence_was_ready(&f));
 	fake_calls(&fake, FAKE_QUERY);
@@ -271,29 +271,29 @@ START_TEST(one_query_finds_that_no_fence_is_complete_while_the_gpu_lags)
 END_TEST
 
 /* Each row: how many of 100 frees the GPU has completed. */
-static const unsigned dones[] = {0, 1, 2, 49, 50, 51, 99, 100};
+static const unsigned completed_counts[] = {0, 1, 2, 49, 50, 51, 99, 100};
 
 START_TEST(repeated_polls_of_a_lagging_gpu_find_every_completed_fence)
 {
-	uint64_t stamps[100];
+	uint64_t seqs[100];
 
 	for (int i = 0; i < 100; i++)
-		stamps[i] = free_something();
+		seqs[i] = free_block();
 	gp_fence_poll(&f);
-	fake_complete(&fake, dones[_i]);
+	fake_complete(&fake, completed_counts[_i]);
 	while (gp_fence_poll(&f) == 0)
 		;
 	for (unsigned i = 0; i < 100; i++)
-		ck_assert_int_eq(is_completed(stamps[i]), i < dones[_i]);
-	ck_assert_int_eq(gp_fence_was_ready(&f), dones[_i] == 100);
+		ck_assert_int_eq(is_completed(seqs[i]), i < completed_counts[_i]);
+	ck_assert_int_eq(gp_fence_was_ready(&f), completed_counts[_i] == 100);
 }
 END_TEST
 
 START_TEST(a_poll_of_one_fence_needs_one_query_or_none_if_the_result_is_known)
 {
-	uint64_t first = free_something(), second = free_something(), last;
+	uint64_t first = free_block(), second = free_block(), last;
 
-	free_something();
+	free_block();
 	fake_complete(&fake, 2);
 	fake_calls(&fake, FAKE_QUERY);
 	ck_assert_int_eq(gp_fence_poll_seq(&f, second), 0);
@@ -332,7 +332,7 @@ START_TEST(records_beyond_the_fence_slots_are_refused_until_one_completes)
 	uint64_t seq;
 
 	for (int i = 0; i < GP_FENCE_SLOTS; i++)
-		free_something();
+		free_block();
 	seq = gp_fence_started(&f);
 	ck_assert_int_eq(gp_fence_record(&f, seq, true), -EAGAIN);
 	fake_complete(&fake, 1);
@@ -346,24 +346,24 @@ END_TEST
 START_TEST(a_gpu_wait_frees_the_slots_of_all_older_fences)
 {
 	for (int i = 0; i < GP_FENCE_SLOTS; i++)
-		free_something();
+		free_block();
 	ck_assert_int_eq(gp_fence_gpu_wait(&f), 0);
 	for (int i = 0; i < GP_FENCE_SLOTS - 1; i++)
-		free_something();
+		free_block();
 	ck_assert_int_eq(gp_fence_record(&f, gp_fence_started(&f), true), -EAGAIN);
 }
 END_TEST
 
 START_TEST(a_wait_ends_when_its_fence_completes_and_does_not_wait_for_later_work)
 {
-	uint64_t seq = free_something();
+	uint64_t seq = free_block();
 
 	fake_submit(&fake, 10); /* no free followed this work */
 	ck_assert_int_eq(gp_fence_record(&f, gp_fence_started(&f), false), 0);
 	ck_assert_int_eq(gp_fence_wait(&f, seq, UINT64_MAX), 0);
 	ck_assert(is_completed(seq));
 	ck_assert_uint_eq(atomic_load(&fake.completed), 1);
-	ck_assert_uint_eq(atomic_load(&f.waits), 1);
+	ck_assert_uint_eq(atomic_load(&f.host_waits), 1);
 }
 END_TEST
 
@@ -378,7 +378,7 @@ static void poll_meanwhile(struct fake *unused, enum fake_call call)
 
 START_TEST(a_wait_ends_when_another_thread_has_found_the_fence_complete)
 {
-	uint64_t seq = free_something();
+	uint64_t seq = free_block();
 
 	fake.hook = poll_meanwhile;
 	ck_assert_int_eq(gp_fence_wait(&f, seq, UINT64_MAX), 0);
@@ -399,7 +399,7 @@ END_TEST
 
 static void *free_in_thread(void *seq)
 {
-	*(uint64_t *)seq = free_something();
+	*(uint64_t *)seq = free_block();
 	return NULL;
 }
 
@@ -418,7 +418,7 @@ START_TEST(a_wait_for_a_free_of_the_same_thread_has_no_bound)
 	uint64_t seq;
 
 	fake_submit(&fake, 100);
-	seq = free_something();
+	seq = free_block();
 	ck_assert_int_eq(gp_fence_wait(&f, seq, 20 * fake.pause_ns), 0);
 	ck_assert(is_completed(seq));
 }
@@ -442,14 +442,14 @@ START_TEST(a_later_free_of_the_same_thread_removes_the_bound_of_a_wait)
 
 	fake_submit(&fake, 100);
 	seq = free_in_another_thread();
-	free_something();
+	free_block();
 	ck_assert_int_eq(gp_fence_wait(&f, seq, 20 * fake.pause_ns), 0);
 }
 END_TEST
 
 START_TEST(a_wait_for_work_that_no_free_would_have_waited_for_gives_up_at_its_bound)
 {
-	uint64_t seq = free_something();
+	uint64_t seq = free_block();
 
 	fake.pause_completes = 0;
 	atomic_store(&fake.is_beyond, true);
@@ -460,7 +460,7 @@ END_TEST
 
 START_TEST(no_gpu_wait_is_made_while_a_fence_that_no_free_recorded_is_incomplete)
 {
-	uint64_t seq = free_something(), newest = gp_fence_started(&f);
+	uint64_t seq = free_block(), newest = gp_fence_started(&f);
 
 	fake_submit(&fake, 1);
 	ck_assert_int_eq(gp_fence_record(&f, gp_fence_started(&f), false), 0);
@@ -469,14 +469,14 @@ START_TEST(no_gpu_wait_is_made_while_a_fence_that_no_free_recorded_is_incomplete
 	ck_assert_int_eq(gp_fence_gpu_wait(&f), -EAGAIN);
 	ck_assert(!is_ordered(seq));
 	/* A later free would have waited for all this work. */
-	free_something();
+	free_block();
 	ck_assert_int_eq(gp_fence_gpu_wait(&f), 0);
 	ck_assert(is_ordered(seq));
 	ck_assert_int_eq(gp_fence_record(&f, gp_fence_started(&f), false), 0);
 	fake_complete_all(&fake);
 	ck_assert_int_eq(gp_fence_gpu_wait(&f), 0);
 	ck_assert(is_completed(seq));
-	ck_assert_uint_eq(fake_calls(&fake, FAKE_ORDER), 1);
+	ck_assert_uint_eq(fake_calls(&fake, FAKE_GPU_WAIT), 1);
 }
 END_TEST
 
@@ -494,12 +494,12 @@ END_TEST
 
 START_TEST(driver_errors_of_fence_calls_are_passed_up)
 {
-	uint64_t seq = free_something();
+	uint64_t seq = free_block();
 
 	fake_plan(&fake, (struct fake_plan){FAKE_QUERY, 1, 2, SOME_ERROR});
 	ck_assert_int_eq(gp_fence_poll(&f), SOME_ERROR);
 	ck_assert_int_eq(gp_fence_wait(&f, seq, UINT64_MAX), SOME_ERROR);
-	fake_plan(&fake, (struct fake_plan){FAKE_ORDER, 1, 1, SOME_ERROR});
+	fake_plan(&fake, (struct fake_plan){FAKE_GPU_WAIT, 1, 1, SOME_ERROR});
 	ck_assert_int_eq(gp_fence_gpu_wait(&f), SOME_ERROR);
 	ck_assert(!is_ordered(seq));
 }
@@ -507,7 +507,7 @@ END_TEST
 
 START_TEST(after_the_drop_no_fence_call_reaches_the_driver)
 {
-	uint64_t seq = free_something(), before;
+	uint64_t seq = free_block(), before;
 
 	gp_fence_drop(&f);
 	before = fake.n_logged;
@@ -542,7 +542,7 @@ START_TEST(each_thread_waits_for_its_own_free_even_if_a_fence_covers_those_of_ma
 
 	fake.pause_completes = 0;
 	pthread_barrier_init(&all_freed, NULL, N_FREERS + 1);
-	free_something();
+	free_block();
 	for (int i = 0; i < N_FREERS; i++)
 		ck_assert_int_eq(pthread_create(&threads[i], NULL, free_at_the_same_time, &seq), 0);
 	pthread_barrier_wait(&all_freed);
@@ -564,7 +564,7 @@ int main(void)
 	suite_add_tcase(suite, tc);
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, memory_that_no_work_used_is_completed_from_the_start);
-	tcase_add_test(tc, a_freed_block_is_completed_once_a_later_fence_is);
+	tcase_add_test(tc, a_freed_block_is_completed_once_a_later_fence_is_completed);
 	tcase_add_test(tc, a_gpu_wait_makes_a_freed_block_ordered_but_not_completed);
 	tcase_add_test(tc, a_gpu_wait_covers_every_earlier_free);
 	tcase_add_test(tc, the_last_gpu_wait_can_be_repeated_until_its_fence_is_complete);
@@ -578,8 +578,8 @@ int main(void)
 	tcase_add_test(tc, a_capture_forbids_all_fence_calls_until_it_ends_and_loses_no_fence);
 	tcase_add_test(tc, one_query_finds_all_fences_complete_while_the_gpu_keeps_up);
 	tcase_add_test(tc, one_query_finds_that_no_fence_is_complete_while_the_gpu_lags);
-	tcase_add_loop_test(
-		tc, repeated_polls_of_a_lagging_gpu_find_every_completed_fence, 0, sizeof(dones) / sizeof(*dones));
+	tcase_add_loop_test(tc, repeated_polls_of_a_lagging_gpu_find_every_completed_fence, 0,
+		sizeof(completed_counts) / sizeof(*completed_counts));
 	tcase_add_test(tc, a_poll_of_one_fence_needs_one_query_or_none_if_the_result_is_known);
 	tcase_add_test(tc, published_fences_show_every_thread_which_frees_are_covered);
 	tcase_add_test(tc, records_beyond_the_fence_slots_are_refused_until_one_completes);

@@ -20,7 +20,7 @@ START_TEST(the_gpu_does_not_lag_while_all_outstanding_fences_are_recent)
 	for (int i = 0; i < 100; i++) {
 		uint64_t before = fake_submit(&fake, 0);
 
-		free_something();
+		free_block();
 		wait_for_us(10);
 		fake_complete(&fake, before);
 		(void)gp_fence_poll(&f);
@@ -33,7 +33,7 @@ END_TEST
 /* The GPU keeps lagging, without interruption, as long as it stays that far behind. */
 START_TEST(the_gpu_lags_once_a_fence_is_50_us_old_and_incomplete)
 {
-	free_something();
+	free_block();
 	(void)gp_fence_poll(&f);
 	ck_assert(!gp_fence_lags(&f));
 	wait_for_us(49);
@@ -43,7 +43,7 @@ START_TEST(the_gpu_lags_once_a_fence_is_50_us_old_and_incomplete)
 	for (int i = 0; i < 100; i++) {
 		(void)gp_fence_poll(&f);
 		ck_assert(gp_fence_lags(&f));
-		free_something();
+		free_block();
 		wait_for_us(10);
 		if (i >= 20)
 			fake_complete(&fake, fake_submit(&fake, 0) - 20);
@@ -60,7 +60,7 @@ static const unsigned steps[] = {10, 1000};
 
 START_TEST(the_lag_ends_once_no_polled_fence_is_seen_to_take_long)
 {
-	free_something();
+	free_block();
 	(void)gp_fence_poll(&f);
 	wait_for_us(1000);
 	(void)gp_fence_poll(&f);
@@ -68,7 +68,7 @@ START_TEST(the_lag_ends_once_no_polled_fence_is_seen_to_take_long)
 	for (int i = 0; i < 3; i++) {
 		uint64_t before = fake_submit(&fake, 0);
 
-		free_something();
+		free_block();
 		fake_complete(&fake, before);
 		wait_for_us(steps[_i]);
 		(void)gp_fence_poll(&f);
@@ -82,17 +82,17 @@ END_TEST
 START_TEST(in_serial_mode_the_gpu_lags_until_it_keeps_up_with_the_records)
 {
 	gp_fence_set_serial(&f, true);
-	free_something();
+	free_block();
 	(void)gp_fence_poll(&f);
 	wait_for_us(1000);
 	for (int i = 0; i < 1000; i++) {
-		free_something();
+		free_block();
 		(void)gp_fence_poll_seq(&f, 1);
 		wait_for_us(1);
 		ck_assert(gp_fence_lags(&f));
 	}
 	for (int i = 0; i < 200; i++) {
-		free_something();
+		free_block();
 		fake_complete_all(&fake);
 		wait_for_us(1000);
 	}
@@ -106,13 +106,13 @@ START_TEST(in_serial_mode_a_fence_that_was_not_polled_again_does_not_count_as_la
 	uint64_t seq;
 
 	gp_fence_set_serial(&f, true);
-	ck_assert_int_eq(gp_fence_poll_seq(&f, free_something()), -EAGAIN);
+	ck_assert_int_eq(gp_fence_poll_seq(&f, free_block()), -EAGAIN);
 	for (int i = 0; i < 200; i++) {
-		free_something();
+		free_block();
 		fake_complete_all(&fake);
 	}
 	wait_for_us(1000000);
-	seq = free_something();
+	seq = free_block();
 	for (int us = 0; us < 49; us += 12) {
 		ck_assert_int_eq(gp_fence_poll_seq(&f, seq), -EAGAIN);
 		ck_assert(!gp_fence_lags(&f));
@@ -127,7 +127,7 @@ END_TEST
 /* If later fences are complete as well, one query should find them all complete. */
 START_TEST(a_poll_of_one_completed_fence_does_not_mark_the_gpu_as_behind)
 {
-	uint64_t first = free_something(), second = free_something();
+	uint64_t first = free_block(), second = free_block();
 
 	fake_complete_all(&fake);
 	ck_assert_int_eq(gp_fence_poll_seq(&f, first), 0);
@@ -140,7 +140,7 @@ END_TEST
 
 START_TEST(a_poll_of_one_incomplete_fence_marks_the_gpu_as_behind)
 {
-	uint64_t seq = free_something();
+	uint64_t seq = free_block();
 
 	ck_assert(gp_fence_was_ready(&f));
 	ck_assert_int_eq(gp_fence_poll_seq(&f, seq), -EAGAIN);

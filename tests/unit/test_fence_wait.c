@@ -16,7 +16,7 @@ static uint64_t late_ns(unsigned us)
 
 	/* Each pause completes one piece of work. */
 	atomic_store(&fake.waitable, fake_submit(&fake, (unsigned)(us * 1000 / fake.pause_ns) - 1));
-	seq = free_something();
+	seq = free_block();
 	start_ns = atomic_load(&fake.now_ns);
 	ck_assert_int_eq(gp_fence_wait(&f, seq, UINT64_MAX), 0);
 	return atomic_load(&fake.now_ns) - start_ns - 1000 * us;
@@ -33,11 +33,11 @@ START_TEST(a_wait_as_long_as_earlier_ones_polls_a_few_times_and_ends_on_time)
 		if (round >= 30)
 			ck_assert_uint_le(fake_calls(&fake, FAKE_QUERY), 8);
 		/* Work that is complete at once does not change the estimate. */
-		seq = free_something();
+		seq = free_block();
 		fake_complete_all(&fake);
 		ck_assert_int_eq(gp_fence_wait(&f, seq, UINT64_MAX), 0);
 	}
-	ck_assert_uint_eq(atomic_load(&f.waits), 100);
+	ck_assert_uint_eq(atomic_load(&f.host_waits), 100);
 	ck_assert_uint_lt(atomic_load(&fake.attempt_max), 64);
 }
 END_TEST
@@ -69,7 +69,7 @@ START_TEST(the_first_pause_of_a_wait_counts_from_the_end_of_a_slow_query)
 	fake_calls(&fake, FAKE_QUERY);
 	/* Each pause completes one piece of work, so the work takes 16 us, less than the first pause. */
 	atomic_store(&fake.waitable, fake_submit(&fake, 15));
-	ck_assert_int_eq(gp_fence_wait(&f, free_something(), UINT64_MAX), 0);
+	ck_assert_int_eq(gp_fence_wait(&f, free_block(), UINT64_MAX), 0);
 	n_pauses = fake_calls(&fake, FAKE_PAUSE);
 	ck_assert_uint_ge(n_pauses, 16);
 	ck_assert_uint_eq(fake_calls(&fake, FAKE_QUERY), 2);
@@ -152,7 +152,7 @@ START_TEST(a_pausing_wait_ends_as_soon_as_another_thread_finds_the_fence_complet
 	for (unsigned i = 0; i < 100; i++)
 		late_ns(150);
 	fake.pause_completes = 0;
-	seq = free_something();
+	seq = free_block();
 	fake.hook = poll_after_ten_pauses;
 	start_ns = atomic_load(&fake.now_ns);
 	ck_assert_int_eq(gp_fence_wait(&f, seq, UINT64_MAX), 0);
@@ -164,7 +164,7 @@ END_TEST
 static int wait_until_just_done(unsigned us)
 {
 	atomic_store(&fake.waitable, fake_submit(&fake, us - 1));
-	return gp_fence_wait_due(&f, free_something(), us * UINT64_C(1000));
+	return gp_fence_wait_due(&f, free_block(), us * UINT64_C(1000));
 }
 
 START_TEST(a_bounded_wait_ends_on_time_within_a_pause_after_one_more_poll)
@@ -182,7 +182,7 @@ START_TEST(a_bounded_wait_ends_on_time_within_a_pause_after_one_more_poll)
 	for (unsigned i = 0; i < 100; i++)
 		late_ns(150);
 	atomic_store(&fake.waitable, fake_submit(&fake, 100));
-	seq = free_something();
+	seq = free_block();
 	fake_calls(&fake, FAKE_QUERY);
 	start_ns = atomic_load(&fake.now_ns);
 	ck_assert_int_eq(gp_fence_wait_due(&f, seq, 10000), -EAGAIN);
@@ -202,7 +202,7 @@ static void go_beyond_after_thirty_pauses(struct fake *unused, enum fake_call ca
 /* From then on the unfinished work is work that no free of this thread would have waited for. */
 START_TEST(the_bound_of_a_wait_starts_once_the_threads_own_frees_no_longer_need_it)
 {
-	uint64_t seq = free_something(), start_ns = atomic_load(&fake.now_ns);
+	uint64_t seq = free_block(), start_ns = atomic_load(&fake.now_ns);
 
 	fake.pause_ns = 1000;
 	fake.pause_completes = 0;

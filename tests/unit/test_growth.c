@@ -143,14 +143,14 @@ static void run_loop(void)
 }
 
 /*
- * The number of random loops that may still call the driver after three rounds, and after ten. These are the present
- * figures, which must not get worse.
+ * The number of random loops that may still call the driver after three rounds, and after ten. These are the figures of
+ * the present code, which must not get worse.
  */
 static const struct {
 	enum gp_kind kind;
 	uint64_t leak; /* bytes in each round */
 	int max_after_three, max_after_ten;
-} bars[] = {
+} limits[] = {
 	{GP_KIND_SPLIT, 0, 0, 0},
 	{GP_KIND_SPLIT, 4 * GP_KIB, 0, 0},
 	{GP_KIND_VMM, 0, 4, 0},
@@ -164,11 +164,11 @@ START_TEST(few_random_loops_call_the_driver_after_the_third_round)
 	for (unsigned seed = 0; seed < LOOPS; seed++) {
 		uint64_t after_three = 0, after_ten = 0;
 
-		fixture_setup_large(bars[_i].kind, CAPACITY);
+		fixture_setup_large(limits[_i].kind, CAPACITY);
 		make_loop(seed);
 		for (int i = 0; i < ROUNDS; i++) {
-			if (bars[_i].leak)
-				fixture_alloc(bars[_i].leak);
+			if (limits[_i].leak)
+				fixture_alloc(limits[_i].leak);
 			run_loop();
 			after_three = i == 2 ? n_driver_calls() : after_three;
 			after_ten = i == MANY_ROUNDS - 1 ? n_driver_calls() : after_ten;
@@ -177,9 +177,9 @@ START_TEST(few_random_loops_call_the_driver_after_the_third_round)
 		n_after_ten += n_driver_calls() != after_ten;
 		fixture_teardown();
 	}
-	ck_assert_int_le(n_after_three, bars[_i].max_after_three);
-	ck_assert_int_le(n_after_ten, bars[_i].max_after_ten);
-	fixture_setup_large(bars[_i].kind, CAPACITY);
+	ck_assert_int_le(n_after_three, limits[_i].max_after_three);
+	ck_assert_int_le(n_after_ten, limits[_i].max_after_ten);
+	fixture_setup_large(limits[_i].kind, CAPACITY);
 }
 END_TEST
 
@@ -194,6 +194,6 @@ int main(void)
 	tcase_add_test(tc, split_waits_for_returning_memory_before_it_takes_more);
 	tcase_add_test(tc, split_releases_idle_segments_as_long_as_the_requests_differ);
 	tcase_add_test(tc, split_releases_idle_segments_that_were_used_in_serial_mode);
-	ADD_ROWS(tc, bars, few_random_loops_call_the_driver_after_the_third_round);
+	ADD_ROWS(tc, limits, few_random_loops_call_the_driver_after_the_third_round);
 	return suite_run(suite);
 }

@@ -136,7 +136,7 @@ START_TEST(none_polls_no_fence_at_an_allocation)
 	fake_calls(&px.fake, FAKE_QUERY);
 	fixture_alloc(1000);
 	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_QUERY), 0);
-	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_ORDER), 0);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_GPU_WAIT), 0);
 }
 END_TEST
 

@@ -2,7 +2,7 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * When the pool polls the fences before it takes a cached block, because a completed one may be a better
+ * The pool polls the fences before it takes a cached block, if a block that has completed meanwhile may be a better
  * choice.
  */
 
@@ -13,13 +13,12 @@
 #include "tests/suite.h"
 
 /*
- * Before it cuts a block, or takes a part of a segment, which might merge with its neighbours, the pool polls
- * the fences to see all its choices. With one stream it always polls, because it would call the driver more
- * often otherwise.
+ * The pool polls before it cuts a block, and before it takes a part of a segment, which might merge with its
+ * neighbours. With one stream it always polls, because it would call the driver more often otherwise.
  */
 static const struct {
 	uint64_t bytes;
-	bool overlap, is_asked;
+	bool overlap, is_polled;
 } choices[] = {
 	{40 * GP_MIB, true, false},
 	{50 * GP_MIB, true, true},
@@ -34,7 +33,7 @@ START_TEST(an_exact_cached_segment_is_reused_without_a_poll_only_if_streams_over
 	 * stays in use.
 	 */
 	const uint64_t sizes[] = {40 * GP_MIB, 60 * GP_MIB, 8 * GP_MIB, 8 * GP_MIB};
-	uint64_t addrs[4], other = fixture_alloc(80 * GP_MIB), n_asked;
+	uint64_t addrs[4], other = fixture_alloc(80 * GP_MIB), n_queries;
 
 	for (int i = 0; i < 4; i++)
 		addrs[i] = fixture_alloc(sizes[i]);
@@ -48,16 +47,16 @@ START_TEST(an_exact_cached_segment_is_reused_without_a_poll_only_if_streams_over
 	fixture_free(other);
 	fake_calls(&px.fake, FAKE_QUERY);
 	fixture_alloc(choices[_i].bytes);
-	n_asked = fake_calls(&px.fake, FAKE_QUERY);
-	ck_assert_int_eq(n_asked != 0, choices[_i].is_asked);
+	n_queries = fake_calls(&px.fake, FAKE_QUERY);
+	ck_assert_int_eq(n_queries != 0, choices[_i].is_polled);
 }
 END_TEST
 
 /* In a pool of about 235 MiB with 32 MiB free: which kinds poll the fences before they cut the free block. */
 static const struct {
 	uint64_t pending;
-	bool overlap, split_asks, vmm_asks;
-} waiting[] = {
+	bool overlap, split_polls, vmm_polls;
+} thresholds[] = {
 	{GP_MIB, false, false, false},
 	{3 * GP_MIB, false, false, true},
 	{3 * GP_MIB, true, false, false},
@@ -67,18 +66,18 @@ static const struct {
 
 START_TEST(vmm_polls_for_less_pending_memory_than_split_unless_streams_overlap)
 {
-	bool asks = px.options.kind == GP_KIND_VMM ? waiting[_i].vmm_asks : waiting[_i].split_asks;
-	uint64_t cached = fixture_alloc(32 * GP_MIB), pending = fixture_alloc(waiting[_i].pending);
+	bool polls = px.options.kind == GP_KIND_VMM ? thresholds[_i].vmm_polls : thresholds[_i].split_polls;
+	uint64_t cached = fixture_alloc(32 * GP_MIB), pending = fixture_alloc(thresholds[_i].pending);
 
 	fixture_alloc(200 * GP_MIB);
-	gp_pool_set_overlap(fixture_pool(), waiting[_i].overlap);
+	gp_pool_set_overlap(fixture_pool(), thresholds[_i].overlap);
 	fixture_free_as(cached, GP_FREE_SYNCED);
 	fixture_work();
 	fixture_free(pending);
 	fake_complete_all(&px.fake);
 	fake_calls(&px.fake, FAKE_QUERY);
 	fixture_alloc(4 * GP_MIB);
-	ck_assert_int_eq(fake_calls(&px.fake, FAKE_QUERY) != 0, asks);
+	ck_assert_int_eq(fake_calls(&px.fake, FAKE_QUERY) != 0, polls);
 }
 END_TEST
 
@@ -89,7 +88,7 @@ static TCase *case_of(enum gp_kind kind)
 	/* Other kinds have no segments that can be cut, or no whole segments. */
 	if (kind == GP_KIND_SPLIT)
 		ADD_ROWS(tc, choices, an_exact_cached_segment_is_reused_without_a_poll_only_if_streams_overlap);
-	ADD_ROWS(tc, waiting, vmm_polls_for_less_pending_memory_than_split_unless_streams_overlap);
+	ADD_ROWS(tc, thresholds, vmm_polls_for_less_pending_memory_than_split_unless_streams_overlap);
 	return tc;
 }
 

@@ -85,7 +85,7 @@ static void get(struct worker *w, struct held *b)
 static void put(struct worker *w, struct held *b)
 {
 	enum gp_free_mode mode = below(w, 8) ? GP_FREE_NORMAL : GP_FREE_UNFENCED;
-	enum fake_use use = mode == GP_FREE_UNFENCED ? FAKE_FREED_LATE : FAKE_FREED;
+	enum fake_use use = mode == GP_FREE_UNFENCED ? FAKE_FREED_UNFENCED : FAKE_FREED;
 	int r = 0;
 
 	w->n_foreign += !change_owner(b, (uint8_t)w->id, 0);
@@ -206,9 +206,9 @@ static void run(void *(*other)(void *))
  */
 enum { NO_CACHES, CACHES, TURNING_CACHES, HEAVY_CACHES, N_WAYS };
 
-static void start(int way)
+static void start(int caches)
 {
-	bool with_caches = way != NO_CACHES;
+	bool with_caches = caches != NO_CACHES;
 	uint64_t addr;
 
 	/* The model test checks which waits are allowed. */
@@ -216,7 +216,7 @@ static void start(int way)
 	px.options.thread_cache_bytes = with_caches ? 16 * GP_MIB : 0;
 	gp_barrier_register();
 	atomic_store(&barrier_from_half_time, NULL);
-	px.options.barrier = barriers[way];
+	px.options.barrier = barriers[caches];
 	if (!with_caches)
 		px.options.pending_count_max = 100;
 	addr = fixture_alloc(GP_ALIGN);
@@ -385,16 +385,16 @@ static struct {
 	uint64_t addr;
 	_Atomic bool has_begun, is_released, is_back;
 	unsigned n_unknown, n_too_early;
-} again;
+} double_free;
 
 static void *free_again(void *unused)
 {
-	again.has_begun = true;
-	if (gp_pool_free(&px.map, again.addr, GP_FREE_NORMAL) == GP_E_FOREIGN) {
-		again.n_unknown++;
-		again.n_too_early += !again.is_released;
+	double_free.has_begun = true;
+	if (gp_pool_free(&px.map, double_free.addr, GP_FREE_NORMAL) == GP_E_FOREIGN) {
+		double_free.n_unknown++;
+		double_free.n_too_early += !double_free.is_released;
 	}
-	again.is_back = true;
+	double_free.is_back = true;
 	return NULL;
 }
 
@@ -408,29 +408,29 @@ static void let_free_again(struct fake *fake, enum fake_call call)
 
 	if (call != (fake->cannot_release_behind ? FAKE_RELEASE : FAKE_RELEASE_BEGIN))
 		return;
-	again.has_begun = again.is_released = again.is_back = false;
+	double_free.has_begun = double_free.is_released = double_free.is_back = false;
 	ck_assert_int_eq(pthread_create(&thread, NULL, free_again, NULL), 0);
 	pthread_detach(thread);
-	while (!again.has_begun)
+	while (!double_free.has_begun)
 		sched_yield();
-	for (int i = 0; i < 100000 && !again.is_back; i++)
+	for (int i = 0; i < 100000 && !double_free.is_back; i++)
 		sched_yield();
-	again.is_released = true;
+	double_free.is_released = true;
 }
 
 START_TEST(a_double_free_never_reaches_the_driver_before_the_release_of_the_block)
 {
 	px.fake.cannot_release_behind = _i;
-	again.addr = fixture_alloc(8 * GP_MIB);
-	ck_assert_int_eq(gp_pool_free(&px.map, again.addr, GP_FREE_NORMAL), 0);
+	double_free.addr = fixture_alloc(8 * GP_MIB);
+	ck_assert_int_eq(gp_pool_free(&px.map, double_free.addr, GP_FREE_NORMAL), 0);
 	fake_complete(&px.fake, px.fake.submitted);
 	px.fake.hook = let_free_again;
 	(void)gp_pool_reclaim(px.pool);
 	px.fake.hook = NULL;
-	while (!again.is_back)
+	while (!double_free.is_back)
 		sched_yield();
-	ck_assert_uint_eq(again.n_unknown, 1);
-	ck_assert_uint_eq(again.n_too_early, 0);
+	ck_assert_uint_eq(double_free.n_unknown, 1);
+	ck_assert_uint_eq(double_free.n_too_early, 0);
 }
 END_TEST
 

@@ -65,46 +65,46 @@ static json_int_t stat_of(const char *pool, const char *name)
 
 /*
  * The peak of memory taken from the driver, divided by the peak of live memory; and the number of driver
- * calls for memory. BAR: a target. It is 1.15 for split, and for vmm 1.05 or the figure of PyTorch's
- * expandable segments, whichever is lower. TODAY: no target, or one that is not reached yet; the present
- * figure must not get worse.
+ * calls for memory. TARGET: 1.15 for split, and for vmm 1.05 or the figure of PyTorch's
+ * expandable segments, whichever is lower. PRESENT: there is no target, or it is not reached yet; the figure of the
+ * present code must not get worse.
  */
 static const struct {
 	const char *trace, *pool;
 	double at_most;
-	enum { BAR, TODAY } what;
+	enum { TARGET, PRESENT } basis;
 	json_int_t calls_at_most;
 } figures[] = {
-	{"transformer.txt", "none", 1.05, TODAY, 33334},
-	{"transformer.txt", "simple", 3.09, TODAY, 732},
-	{"transformer.txt", "binned", 3.90, TODAY, 958},
-	{"transformer.txt", "split", 1.17, TODAY, 100},
-	{"transformer.txt", "vmm", 1.05, BAR, 320},
-	{"conv.txt", "none", 1.03, TODAY, 32461},
-	{"conv.txt", "simple", 2.23, TODAY, 1102},
-	{"conv.txt", "binned", 2.45, TODAY, 1140},
-	{"conv.txt", "split", 1.15, BAR, 280},
-	{"conv.txt", "vmm", 1.03, TODAY, 450},
-	{"gpt.txt", "none", 1.03, TODAY, 242448},
-	{"gpt.txt", "simple", 4.84, TODAY, 1873},
-	{"gpt.txt", "binned", 3.12, TODAY, 505},
-	{"gpt.txt", "split", 1.15, BAR, 45},
-	{"gpt.txt", "vmm", 1.054, TODAY, 120},
-	{"cupy.txt", "none", 1.45, TODAY, 5127},
-	{"cupy.txt", "simple", 1.01, TODAY, 10},
-	{"cupy.txt", "binned", 1.01, TODAY, 10},
-	{"cupy.txt", "split", 1.15, BAR, 3},
-	{"cupy.txt", "vmm", 1.0232, BAR, 10},
+	{"transformer.txt", "none", 1.05, PRESENT, 33334},
+	{"transformer.txt", "simple", 3.09, PRESENT, 732},
+	{"transformer.txt", "binned", 3.90, PRESENT, 958},
+	{"transformer.txt", "split", 1.17, PRESENT, 100},
+	{"transformer.txt", "vmm", 1.05, TARGET, 320},
+	{"conv.txt", "none", 1.03, PRESENT, 32461},
+	{"conv.txt", "simple", 2.23, PRESENT, 1102},
+	{"conv.txt", "binned", 2.45, PRESENT, 1140},
+	{"conv.txt", "split", 1.15, TARGET, 280},
+	{"conv.txt", "vmm", 1.03, PRESENT, 450},
+	{"gpt.txt", "none", 1.03, PRESENT, 242448},
+	{"gpt.txt", "simple", 4.84, PRESENT, 1873},
+	{"gpt.txt", "binned", 3.12, PRESENT, 505},
+	{"gpt.txt", "split", 1.15, TARGET, 45},
+	{"gpt.txt", "vmm", 1.054, PRESENT, 120},
+	{"cupy.txt", "none", 1.45, PRESENT, 5127},
+	{"cupy.txt", "simple", 1.01, PRESENT, 10},
+	{"cupy.txt", "binned", 1.01, PRESENT, 10},
+	{"cupy.txt", "split", 1.15, TARGET, 3},
+	{"cupy.txt", "vmm", 1.0232, TARGET, 10},
 	/* The GPU lags as it did when these were recorded. */
-	{"elements.rec", "none", 1.19, TODAY, 25059},
-	{"elements.rec", "split", 1.13, BAR, 30},
-	{"elements.rec", "vmm", 1.20, TODAY, 80},
-	{"graphs.rec", "none", 2.12, TODAY, 14779},
-	{"graphs.rec", "split", 1.40, TODAY, 105},
-	{"graphs.rec", "vmm", 1.054, TODAY, 310},
-	{"adversary.rec", "none", 1.58, TODAY, 14342},
-	{"adversary.rec", "split", 2.70, TODAY, 1410},
-	{"adversary.rec", "vmm", 2.81, TODAY, 2190},
+	{"elements.rec", "none", 1.19, PRESENT, 25059},
+	{"elements.rec", "split", 1.13, TARGET, 30},
+	{"elements.rec", "vmm", 1.20, PRESENT, 80},
+	{"graphs.rec", "none", 2.12, PRESENT, 14779},
+	{"graphs.rec", "split", 1.40, PRESENT, 105},
+	{"graphs.rec", "vmm", 1.054, PRESENT, 310},
+	{"adversary.rec", "none", 1.58, PRESENT, 14342},
+	{"adversary.rec", "split", 2.70, PRESENT, 1410},
+	{"adversary.rec", "vmm", 2.81, PRESENT, 2190},
 };
 
 START_TEST(each_trace_stays_within_its_limits_of_memory_and_driver_calls)
@@ -511,7 +511,7 @@ END_TEST
  * Caches that are used or closed before they are opened, that are opened twice, and that belong to a dropped
  * pool.
  */
-START_TEST(a_replay_ignores_cache_records_that_make_no_sense)
+START_TEST(a_replay_ignores_misplaced_cache_records)
 {
 	put_title(GP_RECORD_TITLE);
 	PUT(GP_RECORD_POOL, 0, 0, 0, 3, 2 * MIB, 1024 * MIB, UINT64_MAX, 256 * MIB, UINT64_MAX, 0, 0,
@@ -727,7 +727,7 @@ static Suite *replay_suite(void)
 	tcase_add_loop_test(tc, a_replay_keeps_frees_queued_during_a_recorded_defer_scope, 0, 2);
 	tcase_add_test(tc, a_replay_refuses_requests_that_the_driver_refused_in_the_recording);
 	tcase_add_loop_test(tc, a_replayed_thread_caches_blocks_as_in_the_recording, 0, LENGTH(caches));
-	tcase_add_test(tc, a_replay_ignores_cache_records_that_make_no_sense);
+	tcase_add_test(tc, a_replay_ignores_misplaced_cache_records);
 	tcase_add_test(tc, a_replay_skips_fields_that_a_later_version_added);
 	tcase_add_test(tc, a_truncated_recording_is_replayed_up_to_its_end);
 	tcase_add_test(tc, a_trace_gives_the_same_result_compressed_uncompressed_and_repeated);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* When a freed block may be reused. Each test runs for each kind of pool that it applies to. */
+/* The conditions for the reuse of a freed block. Each test runs for each kind of pool that it applies to. */
 
 #include <check.h>
 #include <errno.h>
@@ -83,7 +83,7 @@ START_TEST(a_pending_block_is_reused_after_a_gpu_wait_if_that_is_enough)
 
 		ck_assert(again == addr || again == other);
 	}
-	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_ORDER), keeps_blocks());
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_GPU_WAIT), keeps_blocks());
 	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_PAUSE), 0);
 }
 END_TEST
@@ -98,7 +98,7 @@ START_TEST(a_second_block_is_allocated_before_a_gpu_wait_stalls_the_gpu)
 	fixture_free(first);
 	second = fixture_alloc(48 * GP_MIB);
 	ck_assert_uint_ne(second, first);
-	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_ORDER), 0);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_GPU_WAIT), 0);
 }
 END_TEST
 
@@ -111,7 +111,7 @@ START_TEST(overlapping_streams_get_no_gpu_wait_for_a_little_memory)
 	fixture_work();
 	fixture_free(addr);
 	ck_assert_uint_ne(fixture_alloc(4 * GP_MIB), addr);
-	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_ORDER), 0);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_GPU_WAIT), 0);
 }
 END_TEST
 
@@ -147,7 +147,7 @@ static void fill_turns(bool is_last_mine)
 		pthread_join(thread, NULL);
 	}
 	ck_assert_uint_eq(fixture_stats().pending_bytes, TURNS * TURN);
-	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_ORDER), 0);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_GPU_WAIT), 0);
 	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_PAUSE), 0);
 }
 
@@ -165,7 +165,7 @@ START_TEST(with_overlapping_streams_the_pool_waits_for_the_oldest_block_on_the_h
 		fixture_work();
 		fixture_free(addr);
 	}
-	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_ORDER), 0);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_GPU_WAIT), 0);
 	ck_assert_uint_eq(fixture_stats().total_bytes, total);
 }
 END_TEST
@@ -181,7 +181,7 @@ START_TEST(a_futile_wait_is_short_rare_and_followed_by_a_gpu_wait)
 		uint64_t addr = fixture_alloc(TURN);
 		unsigned n_pauses = fake_calls(&px.fake, FAKE_PAUSE);
 
-		n_gpu_waits += fake_calls(&px.fake, FAKE_ORDER);
+		n_gpu_waits += fake_calls(&px.fake, FAKE_GPU_WAIT);
 		n_waits += n_pauses != 0;
 		ck_assert_uint_le(n_pauses, 10);
 		fixture_work();
@@ -202,7 +202,7 @@ static unsigned count_gpu_waits_to_host_wait(void)
 		uint64_t addr = fixture_alloc(TURN);
 
 		n_pauses = fake_calls(&px.fake, FAKE_PAUSE);
-		n_gpu_waits += fake_calls(&px.fake, FAKE_ORDER);
+		n_gpu_waits += fake_calls(&px.fake, FAKE_GPU_WAIT);
 		fixture_work();
 		fixture_free(addr);
 	}
@@ -241,7 +241,7 @@ START_TEST(with_overlapping_streams_the_pool_does_not_wait_for_parts_of_a_block)
 		fixture_free(addrs[i]);
 	}
 	(void)fixture_alloc(TURN);
-	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_ORDER), 1);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_GPU_WAIT), 1);
 	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_PAUSE), 0);
 }
 END_TEST
@@ -262,13 +262,13 @@ START_TEST(a_wait_that_was_not_made_does_not_count_as_futile)
 	px.fake.pause_ns = 1000;
 	fill_turns(false);
 	addr = fixture_alloc(TURN);
-	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_ORDER), 1);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_GPU_WAIT), 1);
 	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_PAUSE), 0);
 	fixture_free_as(addr, GP_FREE_SYNCED);
 	ck_assert_int_eq(pthread_create(&thread, NULL, take_turns, NULL), 0);
 	pthread_join(thread, NULL);
 	ck_assert_uint_ge(fake_calls(&px.fake, FAKE_PAUSE), 1);
-	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_ORDER), 0);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_GPU_WAIT), 0);
 }
 END_TEST
 
@@ -276,7 +276,7 @@ START_TEST(with_overlapping_streams_a_block_of_another_thread_gets_a_gpu_wait_at
 {
 	fill_turns(false);
 	(void)fixture_alloc(TURN);
-	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_ORDER), 1);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_GPU_WAIT), 1);
 	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_PAUSE), 0);
 	ck_assert_uint_eq(fixture_stats().fence_waits, 0);
 }
@@ -402,7 +402,7 @@ START_TEST(during_a_capture_frees_succeed_and_only_usable_blocks_are_reused)
 	fixture_free_as(cached, GP_FREE_SYNCED);
 	atomic_store(&px.fake.is_capturing, true);
 	fixture_work();
-	fake_note_free(&px.fake, pending, 6 * GP_MIB, FAKE_FREED_LATE);
+	fake_note_free(&px.fake, pending, 6 * GP_MIB, FAKE_FREED_UNFENCED);
 	ck_assert_int_eq(gp_pool_free(&px.map, pending, GP_FREE_NORMAL), 0);
 	/* Usable blocks are still handed out. The rest stays pending. */
 	if (keeps_blocks())

@@ -253,30 +253,30 @@ static const struct request {
 	bool is_hopeless; /* then it needs no turn in the rounds, and ends before the first request */
 } requests[] = {{FIXTURE_CAPACITY + 1, true}, {150 * GP_MIB, false}};
 
-static struct late_request {
+static struct second_request {
 	pthread_t thread;
 	int result;
 	struct gp_failure failure;
-} late;
+} second;
 
-static void *make_late_request(void *arg)
+static void *make_second_request(void *arg)
 {
 	const struct request *request = arg;
 
-	late.result = alloc_explained(request->bytes, &late.failure);
+	second.result = alloc_explained(request->bytes, &second.failure);
 	return NULL;
 }
 
-static void start_late_request(struct fake *fake, enum fake_call call)
+static void start_second_request(struct fake *fake, enum fake_call call)
 {
 	const struct request *request = fake->hook_arg;
 
 	if (call != FAKE_TRIM)
 		return;
 	fake->hook = NULL;
-	ck_assert_int_eq(pthread_create(&late.thread, NULL, make_late_request, fake->hook_arg), 0);
+	ck_assert_int_eq(pthread_create(&second.thread, NULL, make_second_request, fake->hook_arg), 0);
 	if (request->is_hopeless)
-		ck_assert_int_eq(pthread_join(late.thread, NULL), 0);
+		ck_assert_int_eq(pthread_join(second.thread, NULL), 0);
 }
 
 START_TEST(two_threads_that_run_out_of_memory_at_once_get_their_own_failures)
@@ -286,18 +286,18 @@ START_TEST(two_threads_that_run_out_of_memory_at_once_get_their_own_failures)
 
 	fixture_alloc(200 * GP_MIB);
 	px.fake.hook_arg = &request;
-	px.fake.hook = start_late_request;
+	px.fake.hook = start_second_request;
 	ck_assert_int_eq(alloc_explained(100 * GP_MIB, &failure), -ENOMEM);
 	if (!request.is_hopeless)
-		ck_assert_int_eq(pthread_join(late.thread, NULL), 0);
-	ck_assert_int_eq(late.result, -ENOMEM);
+		ck_assert_int_eq(pthread_join(second.thread, NULL), 0);
+	ck_assert_int_eq(second.result, -ENOMEM);
 	ck_assert_uint_eq(failure.bytes, 100 * GP_MIB);
-	ck_assert_uint_eq(late.failure.bytes, gp_round_up(request.bytes, px.options.granule));
+	ck_assert_uint_eq(second.failure.bytes, gp_round_up(request.bytes, px.options.granule));
 	ck_assert(!failure.is_hopeless);
-	ck_assert(late.failure.is_hopeless == request.is_hopeless);
+	ck_assert(second.failure.is_hopeless == request.is_hopeless);
 	for (int i = 0; i < GP_N_ROUNDS; i++) {
 		ck_assert_uint_eq(failure.rounds[i].count, i != GP_ROUND_wait);
-		ck_assert_uint_eq(late.failure.rounds[i].count, i != GP_ROUND_wait && !request.is_hopeless);
+		ck_assert_uint_eq(second.failure.rounds[i].count, i != GP_ROUND_wait && !request.is_hopeless);
 	}
 }
 END_TEST
@@ -406,7 +406,7 @@ START_TEST(memory_that_another_thread_releases_leads_to_a_retry)
 }
 END_TEST
 
-static bool is_served;
+static bool is_refused;
 
 /* The thread is cancelled before it allocates, but may end only afterwards. */
 static void *allocate_cancelled(void *unused)
@@ -414,7 +414,7 @@ static void *allocate_cancelled(void *unused)
 	uint64_t addr;
 
 	pthread_cancel(pthread_self());
-	is_served = gp_pool_alloc(px.pool, 100 * GP_MIB, 0, &addr) == -ENOMEM;
+	is_refused = gp_pool_alloc(px.pool, 100 * GP_MIB, 0, &addr) == -ENOMEM;
 	pthread_testcancel();
 	return NULL;
 }
@@ -446,7 +446,7 @@ START_TEST(a_thread_cancelled_while_its_allocation_waits_keeps_no_lock)
 	ck_assert_int_eq(fixture_try(100 * GP_MIB, &unused), -ENOMEM);
 	ck_assert_int_eq(pthread_join(thread, &result), 0);
 	ck_assert_ptr_eq(result, PTHREAD_CANCELED);
-	ck_assert(is_served);
+	ck_assert(is_refused);
 	px.fake.hook = NULL;
 }
 END_TEST

@@ -103,7 +103,7 @@ static void reuse_pending(bool must_complete)
 		ck_assert_uint_eq(fixture_alloc(bytes), addr);
 	}
 	ck_assert_uint_eq(n_driver_calls(), 0);
-	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_ORDER), must_complete ? 0 : 10);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_GPU_WAIT), must_complete ? 0 : 10);
 	fixture_teardown();
 }
 

@@ -366,7 +366,7 @@ START_TEST(control_characters_of_a_process_never_reach_the_terminal)
 }
 END_TEST
 
-START_TEST(having_no_process_to_ask_has_its_own_exit_code)
+START_TEST(no_process_to_ask_is_reported_with_exit_code_3)
 {
 	ck_assert_int_eq(STAT(NULL), 3);
 	stat_check_in(stat_err, "gpupool-stat: no gpupool processes");
@@ -602,7 +602,7 @@ static void add(TCase *tc)
 	tcase_add_test(tc, status_shows_the_steps_that_served_allocations_and_their_times);
 	tcase_add_test(tc, status_names_frameworks_whose_own_pool_is_in_front);
 	tcase_add_test(tc, control_characters_of_a_process_never_reach_the_terminal);
-	tcase_add_test(tc, having_no_process_to_ask_has_its_own_exit_code);
+	tcase_add_test(tc, no_process_to_ask_is_reported_with_exit_code_3);
 	tcase_add_test(tc, a_process_that_has_ended_is_reported_as_ended);
 	tcase_add_test(tc, the_socket_of_an_ended_process_is_removed);
 	tcase_add_test(tc, a_socket_without_a_listener_stays_while_its_process_lives);

@@ -18,7 +18,7 @@
 #define UMLAUTS_200 TEN(UMLAUTS_20)
 
 static const struct {
-	const char *name, *is;
+	const char *name, *expected;
 } names[] = {
 	{"", ""},
 	{"main (main.cpp:7)", "main (main.cpp:7)"},
@@ -54,9 +54,9 @@ START_TEST(long_template_lists_and_the_middle_of_long_names_are_left_out)
 
 	snprintf(text, sizeof(text), "%s", names[_i].name);
 	stat_name_shorten(text);
-	ck_assert_str_eq(text, names[_i].is);
+	ck_assert_str_eq(text, names[_i].expected);
 	stat_name_shorten(text);
-	ck_assert_str_eq(text, names[_i].is);
+	ck_assert_str_eq(text, names[_i].expected);
 }
 END_TEST
 
@@ -74,7 +74,7 @@ END_TEST
 static const struct {
 	const char *text;
 	size_t columns;
-	const char *is;
+	const char *expected;
 } fits[] = {
 	{"grow_the_grid_by_a_lot (grid.cpp:212) < main (main.cpp:7)", 80,
 		"grow_the_grid_by_a_lot (grid.cpp:212) < main (main.cpp:7)"},
@@ -92,7 +92,7 @@ START_TEST(the_first_frame_keeps_its_file_and_line_in_a_narrow_column)
 
 	snprintf(text, sizeof(text), "%s", fits[_i].text);
 	stat_name_fit(text, fits[_i].columns);
-	ck_assert_str_eq(text, fits[_i].is);
+	ck_assert_str_eq(text, fits[_i].expected);
 }
 END_TEST
 

@@ -68,7 +68,7 @@ static void free_from_elsewhere(struct fake *fake, enum fake_call call)
 
 START_TEST(an_allocation_returns_its_address_even_if_another_thread_frees_it_at_once)
 {
-	uint64_t token = 1, addr, lower;
+	uint64_t freed_addr = 1, addr, lower;
 
 	px.options.reserve_bytes = 1;
 	lower = fixture_alloc(24 * GP_MIB);
@@ -76,9 +76,9 @@ START_TEST(an_allocation_returns_its_address_even_if_another_thread_frees_it_at_
 	fixture_free_as(lower, GP_FREE_SYNCED);
 	gp_pool_reclaim(px.pool);
 	px.fake.hook = free_from_elsewhere;
-	px.fake.hook_arg = &token;
+	px.fake.hook_arg = &freed_addr;
 	ck_assert_int_eq(gp_pool_alloc(px.pool, 40 * GP_MIB, 0, &addr), 0);
-	ck_assert_uint_eq(addr, token);
+	ck_assert_uint_eq(addr, freed_addr);
 }
 END_TEST
 

@@ -22,7 +22,7 @@ START_TEST(a_loop_on_a_thread_cache_needs_one_record_and_query_for_many_rounds)
 		put(take(SMALL));
 	ck_assert_uint_le(fake_calls(&px.fake, FAKE_RECORD), ROUNDS / DEPTH + 1);
 	ck_assert_uint_le(fake_calls(&px.fake, FAKE_QUERY), ROUNDS / DEPTH + 1);
-	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_ORDER), 0);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_GPU_WAIT), 0);
 	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RESERVE), 0);
 	end();
 }
@@ -67,7 +67,7 @@ START_TEST(a_batch_of_frees_into_a_thread_cache_keeps_the_pending_limit)
 	uint64_t addrs[BATCH];
 
 	px.options.pending_bytes_max = px.options.thread_cache_bytes = GP_MIB;
-	mine = gp_tcache_new(fixture_pool());
+	own_cache = gp_tcache_new(fixture_pool());
 	for (unsigned i = 0; i < BATCH; i++)
 		addrs[i] = take(16 * GP_KIB);
 	for (unsigned i = 0; i < BATCH; i++) {
@@ -104,7 +104,7 @@ START_TEST(a_double_free_of_a_cached_block_is_refused_by_the_cache_and_the_pool)
 	start();
 	addr = take(SMALL);
 	ck_assert(put(addr));
-	ck_assert_int_eq(gp_tcache_put(mine, addr), -ENOENT);
+	ck_assert_int_eq(gp_tcache_put(own_cache, addr), -ENOENT);
 	ck_assert_int_eq(gp_pool_free(&px.map, addr, GP_FREE_NORMAL), GP_E_NOT_USED);
 	ck_assert_uint_eq(fixture_stats().double_frees, 1);
 	end();
@@ -115,8 +115,8 @@ START_TEST(a_thread_cache_ignores_address_0_and_requests_of_0_bytes)
 {
 	start();
 	ck_assert(put(take(SMALL)));
-	ck_assert_int_eq(gp_tcache_put(mine, 0), -ENOENT);
-	ck_assert_uint_eq(gp_tcache_take(mine, 0, 0), 0);
+	ck_assert_int_eq(gp_tcache_put(own_cache, 0), -ENOENT);
+	ck_assert_uint_eq(gp_tcache_take(own_cache, 0, 0), 0);
 	end();
 }
 END_TEST
@@ -127,10 +127,10 @@ START_TEST(a_thread_that_finds_the_owner_lock_closed_is_not_inside)
 	struct gp_ownlock l = {.is_light = _i};
 
 	gp_ownlock_close(&l);
-	ck_assert(!gp_ownlock_enter_at_once(&l));
+	ck_assert(!gp_ownlock_enter_if_open(&l));
 	gp_ownlock_await(&l);
 	gp_ownlock_open(&l);
-	ck_assert(gp_ownlock_enter_at_once(&l));
+	ck_assert(gp_ownlock_enter_if_open(&l));
 	gp_ownlock_leave(&l);
 	gp_ownlock_await(&l);
 }
@@ -178,7 +178,7 @@ START_TEST(a_cache_does_not_free_a_block_that_was_freed_and_allocated_elsewhere)
 	fake_complete_all(&px.fake);
 	while (again != addr)
 		again = fixture_alloc(SMALL);
-	ck_assert_int_eq(gp_tcache_put(mine, addr), -ENOENT);
+	ck_assert_int_eq(gp_tcache_put(own_cache, addr), -ENOENT);
 	ck_assert(fixture_info(addr).is_used);
 	end();
 }
@@ -219,21 +219,21 @@ START_TEST(thread_caches_share_their_fences)
 	uint64_t addrs[2];
 
 	start();
-	both[0] = mine;
+	both[0] = own_cache;
 	both[1] = gp_tcache_new(fixture_pool());
 	for (unsigned i = 0; i < 4 * ROUNDS; i++) {
 		if (i == 2 * ROUNDS) {
 			(void)fake_calls(&px.fake, FAKE_RECORD);
 			(void)fake_calls(&px.fake, FAKE_QUERY);
 		}
-		mine = both[i % 2];
+		own_cache = both[i % 2];
 		addrs[i % 2] = take(SMALL);
 		ck_assert(put(addrs[i % 2]));
 	}
 	ck_assert_uint_le(fake_calls(&px.fake, FAKE_RECORD), ROUNDS / DEPTH + 1);
 	ck_assert_uint_le(fake_calls(&px.fake, FAKE_QUERY), ROUNDS / DEPTH + 1);
 	gp_tcache_free(both[1]);
-	mine = both[0];
+	own_cache = both[0];
 	end();
 }
 END_TEST
@@ -309,7 +309,7 @@ START_TEST(a_thread_cache_full_of_unused_sizes_makes_room)
 	unsigned n_kept = 0;
 
 	px.options.thread_cache_bytes = GP_MIB;
-	mine = gp_tcache_new(fixture_pool());
+	own_cache = gp_tcache_new(fixture_pool());
 	for (unsigned i = 0; i < DEPTH; i++)
 		addrs[i] = take(SMALL - i * GP_ALIGN);
 	for (unsigned i = 0; i < DEPTH; i++)
@@ -475,7 +475,7 @@ START_TEST(a_failed_record_at_a_cached_free_loses_no_block)
 		addrs[i] = take(SMALL);
 	fake_plan(&px.fake, (struct fake_plan){.call = FAKE_RECORD, .nth = 1, .count = 1, .error = ERROR});
 	for (unsigned i = 0; i < DEPTH; i++) {
-		int r = gp_tcache_put(mine, addrs[i]);
+		int r = gp_tcache_put(own_cache, addrs[i]);
 
 		ck_assert(r == 0 || r == ERROR);
 		n_errors += r == ERROR;

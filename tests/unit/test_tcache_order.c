@@ -23,8 +23,8 @@ START_TEST(frees_of_blocks_of_other_threads_need_one_record_for_many)
 		clear_calls();
 		for (unsigned i = 0; i < N; i++) {
 			fake_note_free(&px.fake, addrs[i], SMALL, FAKE_FREED);
-			ck_assert_int_eq(gp_tcache_free_by(&px.map, addrs[i], mine), 0);
-			ck_assert_int_eq(gp_tcache_free_by(&px.map, addrs[i], mine), GP_E_NOT_USED);
+			ck_assert_int_eq(gp_tcache_free_by(&px.map, addrs[i], own_cache), 0);
+			ck_assert_int_eq(gp_tcache_free_by(&px.map, addrs[i], own_cache), GP_E_NOT_USED);
 			fixture_check();
 		}
 		ck_assert_uint_le(fake_calls(&px.fake, FAKE_RECORD), N / DEPTH + 1);
@@ -40,7 +40,7 @@ END_TEST
 static void free_others(const uint64_t *addrs, unsigned n)
 {
 	for (unsigned i = 0; i < n; i++)
-		ck_assert_int_eq(gp_tcache_free_by(&px.map, addrs[i], mine), 0);
+		ck_assert_int_eq(gp_tcache_free_by(&px.map, addrs[i], own_cache), 0);
 }
 
 START_TEST(blocks_of_other_threads_do_not_fill_a_thread_cache_for_good)
@@ -57,7 +57,7 @@ START_TEST(blocks_of_other_threads_do_not_fill_a_thread_cache_for_good)
 		addrs[i] = fixture_alloc(SMALL);
 	free_others(large, 8);
 	free_others(medium, 16);
-	ck_assert_uint_eq(mine->cache.bytes, 16 * GP_MIB);
+	ck_assert_uint_eq(own_cache->cache.bytes, 16 * GP_MIB);
 	clear_calls();
 	free_others(addrs, N);
 	ck_assert_uint_le(fake_calls(&px.fake, FAKE_RECORD), DEPTH + N / DEPTH + 1);
@@ -73,10 +73,10 @@ START_TEST(blocks_of_other_threads_leave_a_thread_cache_if_memory_is_short)
 	for (unsigned i = 0; i < 3; i++)
 		addrs[i] = fixture_alloc(SMALL);
 	free_others(addrs, 2);
-	ck_assert_uint_eq(mine->cache.bytes, 2 * fixture_info(addrs[0]).rounded);
+	ck_assert_uint_eq(own_cache->cache.bytes, 2 * fixture_info(addrs[0]).rounded);
 	atomic_store(&px.budget.limit_bytes, fixture_stats().total_bytes);
 	free_others(addrs + 2, 1);
-	ck_assert_uint_eq(mine->cache.bytes, 0);
+	ck_assert_uint_eq(own_cache->cache.bytes, 0);
 	end();
 }
 END_TEST
@@ -95,11 +95,11 @@ START_TEST(large_uncached_and_exported_blocks_do_not_enter_a_thread_cache)
 		ck_assert_int_eq(gp_pool_export(&px.map, exported), 0);
 	}
 	clear_calls();
-	ck_assert_int_eq(gp_tcache_free_by(&px.map, large, mine), 0);
+	ck_assert_int_eq(gp_tcache_free_by(&px.map, large, own_cache), 0);
 	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RECORD), 1);
-	ck_assert_int_eq(gp_tcache_free_by(&px.map, uncached, mine), 0);
+	ck_assert_int_eq(gp_tcache_free_by(&px.map, uncached, own_cache), 0);
 	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RECORD), 1);
-	ck_assert_int_eq(gp_tcache_free_by(&px.map, exported, mine), 0);
+	ck_assert_int_eq(gp_tcache_free_by(&px.map, exported, own_cache), 0);
 	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RECORD), px.options.kind != GP_KIND_SPLIT);
 	fixture_check();
 	end();
@@ -131,10 +131,10 @@ START_TEST(a_block_retired_during_its_free_does_not_stay_in_a_thread_cache)
 		addrs[i] = fixture_alloc(SMALL);
 	fixture_free_as(uncached, GP_FREE_UNFENCED);
 	for (unsigned i = 0; i < N; i++)
-		ck_assert_int_eq(gp_tcache_free_by(&px.map, addrs[i], mine), 0);
+		ck_assert_int_eq(gp_tcache_free_by(&px.map, addrs[i], own_cache), 0);
 	gp_pool_set_pending_max(fixture_pool(), 0);
 	px.fake.hook = invalidate_during_release;
-	ck_assert_int_eq(gp_tcache_free_by(&px.map, addrs[N], mine), 0);
+	ck_assert_int_eq(gp_tcache_free_by(&px.map, addrs[N], own_cache), 0);
 	ck_assert_ptr_null(px.fake.hook);
 	fixture_check();
 	for (unsigned i = 0; i < N; i++)
@@ -179,7 +179,7 @@ START_TEST(in_serial_mode_a_loop_reuses_its_large_blocks_from_the_thread_cache)
 		fake_complete_all(&px.fake);
 	}
 	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RESERVE), 0);
-	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_ORDER), 0);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_GPU_WAIT), 0);
 	end();
 }
 END_TEST
@@ -255,7 +255,7 @@ START_TEST(after_serial_mode_large_blocks_go_to_the_pool)
 	atomic_store(&px.fake.is_serial, false);
 	/* The block was freed in serial mode, so a GPU wait makes it reusable. */
 	ck_assert_uint_eq(take(large[1]), addr);
-	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_ORDER), 1);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_GPU_WAIT), 1);
 	ck_assert(!put(addr));
 	fake_complete_all(&px.fake);
 	end();
@@ -271,13 +271,13 @@ START_TEST(large_blocks_leave_a_thread_cache_when_serial_mode_ends_or_memory_is_
 		kept = take(large[0]);
 		other = take(large[1]);
 		ck_assert(put(kept));
-		ck_assert_uint_eq(mine->n_large, 1);
+		ck_assert_uint_eq(own_cache->n_large, 1);
 		if (is_short)
 			atomic_store(&px.budget.limit_bytes, fixture_stats().total_bytes);
 		else
 			gp_pool_set_serial(fixture_pool(), false);
 		ck_assert(!put(other));
-		ck_assert_uint_eq(mine->n_large, 0);
+		ck_assert_uint_eq(own_cache->n_large, 0);
 		end();
 	}
 }
@@ -292,7 +292,7 @@ START_TEST(a_large_block_whose_record_failed_is_not_reused_at_once)
 	fixture_work();
 	fake_note_free(&px.fake, addr, large[0], FAKE_FREED);
 	fake_plan(&px.fake, (struct fake_plan){.call = FAKE_RECORD, .nth = 1, .count = 1, .error = 719});
-	ck_assert_int_eq(gp_tcache_put(mine, addr), 719);
+	ck_assert_int_eq(gp_tcache_put(own_cache, addr), 719);
 	(void)take(large[0]);
 	ck_assert_uint_eq(fixture_stats().n_used_blocks, 1);
 	fake_complete_all(&px.fake);
@@ -356,7 +356,7 @@ static uint64_t take_beside_others(uint64_t bytes)
 	ck_assert_int_eq(pthread_create(&thread, NULL, hold, fixture_pool()), 0);
 	while (!atomic_load(&is_held))
 		sched_yield();
-	ck_assert_int_eq(gp_tcache_alloc(mine, bytes, 0, &addr), 0);
+	ck_assert_int_eq(gp_tcache_alloc(own_cache, bytes, 0, &addr), 0);
 	atomic_store(&is_served, true);
 	ck_assert_int_eq(pthread_join(thread, NULL), 0);
 	fixture_check();
@@ -425,7 +425,7 @@ static void take_last(uint64_t bytes)
 	ck_assert_uint_eq(info.rounded, bytes);
 	ck_assert_uint_le(info.addr + info.rounded, info.segment_base + info.segment_size);
 	ck_assert_uint_eq(fixture_stats().ooms, 0);
-	ck_assert(gp_pool_is_flag(&fixture_pool()->is_full));
+	ck_assert(gp_flag_is_set(&fixture_pool()->is_full));
 }
 
 START_TEST(a_request_for_all_memory_left_in_the_driver_is_served)
@@ -464,7 +464,7 @@ static unsigned take_turns(uint64_t cache_bytes)
 	start_with(cache_bytes);
 	for (unsigned i = 0; i < WARM + ROUNDS_AFTER; i++) {
 		if (i == WARM)
-			hits = gp_tcache_hits(mine);
+			hits = gp_tcache_hits(own_cache);
 		for (unsigned k = 0; k < N; k++)
 			addrs[k] = take(sizes[i % 2]);
 		for (unsigned k = 0; k < N; k++)
@@ -472,7 +472,7 @@ static unsigned take_turns(uint64_t cache_bytes)
 		fake_complete_all(&px.fake);
 		ck_assert_int_eq(gp_pool_synchronize(fixture_pool()), 0);
 	}
-	hits = gp_tcache_hits(mine) - hits;
+	hits = gp_tcache_hits(own_cache) - hits;
 	end();
 	return (unsigned)(hits * 100 / (N * ROUNDS_AFTER));
 }
@@ -507,7 +507,7 @@ static uint64_t pass_around(unsigned n_caches, uint64_t step_ns)
 	ck_assert(put(take(GP_MIB)));
 	clear_calls();
 	for (unsigned i = 0; i < N; i++) {
-		struct gp_tcache *tc = i % 2 ? mine : others[0];
+		struct gp_tcache *tc = i % 2 ? own_cache : others[0];
 
 		atomic_fetch_add(&px.fake.now_ns, step_ns);
 		ck_assert_int_eq(gp_tcache_alloc(tc, GP_MIB, 0, &addr), 0);

@@ -51,7 +51,7 @@ static struct gp_ownlock own;
 static struct gp_rwlock rw;
 static struct gp_spinlock spin;
 static struct gp_segment segment = {.base = GP_GIB, .size = GP_MIB};
-static struct gp_release departure;
+static struct gp_release in_flight;
 
 static void open_owner_lock(void)
 {
@@ -111,7 +111,7 @@ static void write_beside_reader(void)
 
 static void release_ends(void)
 {
-	gp_addrmap_release_end(&px.map, &departure);
+	gp_addrmap_release_end(&px.map, &in_flight);
 }
 
 /* Frees memory again while it is on its way to the driver. */
@@ -123,7 +123,7 @@ static void free_during_release(void)
 static void prepare_release(void)
 {
 	gp_addrmap_add_segment(&px.map, &segment);
-	gp_addrmap_release_begin(&px.map, &segment, &departure);
+	gp_addrmap_release_begin(&px.map, &segment, &in_flight);
 }
 
 static const struct {

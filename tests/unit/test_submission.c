@@ -51,14 +51,14 @@ enum { SOME_ERROR = 700 };
 static void setup_seen(void)
 {
 	setup();
-	fake.says_work = true;
+	fake.reports_submissions = true;
 }
 
 START_TEST(a_free_without_new_work_is_covered_by_the_fence_before_it)
 {
 	uint64_t seq;
 
-	free_something();
+	free_block();
 	seq = gp_fence_seq(&f);
 	ck_assert_uint_lt(seq, gp_fence_started(&f));
 	ck_assert_int_eq(gp_fence_record(&f, seq, true), 0);
@@ -74,12 +74,12 @@ END_TEST
 
 START_TEST(a_free_after_new_work_needs_a_new_fence)
 {
-	free_something();
+	free_block();
 	fake_complete_all(&fake);
 	ck_assert_int_eq(gp_fence_poll(&f), 0);
 	fake_submit(&fake, 1);
 	ck_assert_uint_eq(gp_fence_seq(&f), gp_fence_started(&f));
-	free_something();
+	free_block();
 	ck_assert_uint_eq(fake_calls(&fake, FAKE_RECORD), 2);
 }
 END_TEST
@@ -87,7 +87,7 @@ END_TEST
 /* The work that the failed record should have covered may still run. */
 START_TEST(a_failed_record_covers_no_free_that_comes_after_it)
 {
-	free_something();
+	free_block();
 	fake_submit(&fake, 1);
 	fake_plan(&fake, (struct fake_plan){FAKE_RECORD, 1, 1, SOME_ERROR});
 	ck_assert_int_eq(gp_fence_record(&f, gp_fence_seq(&f), true), SOME_ERROR);
@@ -98,8 +98,8 @@ END_TEST
 START_TEST(each_free_needs_a_fence_if_none_exists_or_submissions_are_not_reported)
 {
 	ck_assert_uint_eq(gp_fence_seq(&f), gp_fence_started(&f));
-	fake.says_work = false;
-	free_something();
+	fake.reports_submissions = false;
+	free_block();
 	ck_assert_uint_eq(gp_fence_seq(&f), gp_fence_started(&f));
 }
 END_TEST
@@ -226,7 +226,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("work");
+	Suite *suite = suite_create("submission");
 	TCase *tc = tcase_create("epochs"), *fences = tcase_create("fences");
 
 	suite_add_tcase(suite, tc);

@@ -110,7 +110,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("range_short");
+	Suite *suite = suite_create("arena_short");
 	TCase *tc = fixture_case(GP_KIND_VMM);
 
 	tcase_add_test(tc, a_vmm_request_that_does_not_fit_is_tried_only_twice);

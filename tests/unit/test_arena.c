@@ -425,7 +425,7 @@ START_TEST(only_the_arena_of_a_chunk_that_cannot_be_unmapped_keeps_its_addresses
 	atomic_store(&px.fake.has_ended, true);
 	gp_pool_unmap(px.pool);
 	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_UNMAP), 2);
-	ck_assert_uint_eq(px.fake.n_pieces, 1);
+	ck_assert_uint_eq(px.fake.n_chunks, 1);
 	ck_assert_uint_eq(px.fake.addresses_bytes, both / 2);
 	ck_assert_msg(!fake_check_unmapped(&px.fake), "%s", fake_check_unmapped(&px.fake));
 }
@@ -503,7 +503,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("range");
+	Suite *suite = suite_create("arena");
 	TCase *tc = fixture_case(GP_KIND_VMM);
 
 	tcase_add_test(tc, vmm_maps_only_the_memory_that_a_request_lacks);
