@@ -20,7 +20,8 @@ import zipfile
 
 # The oldest version with which the wheel was run (docs/packaging.md).
 PYTHON = "3.9"
-# These go to folders of their own in a wheel; environment modules are for folders that no program manages.
+# Not data of the wheel: commands, module and licences have folders of their own there. Environment modules are left out,
+# since they are for installations that pip does not manage.
 ELSEWHERE = ("bin/", "share/gpupool/gpupool.py", "share/gpupool/modulefiles/", "share/gpupool/LICENSE")
 
 METADATA = """Metadata-Version: 2.1
@@ -54,7 +55,7 @@ Tag: {tag}
 
 
 def files_of(prefix, name):
-    """(path in the wheel, path of the file) of each file."""
+    """Yields (path in the wheel, path of the source) for each file."""
     info, data = name + ".dist-info", name + ".data"
     yield "gpupool.py", prefix / "share/gpupool/gpupool.py"
     for path in sorted((prefix / "share/gpupool").glob("LICENSE*")):
