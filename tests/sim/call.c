@@ -48,10 +48,10 @@ CUresult sim_call_enter(struct sim_call *call, enum sim_fn fn)
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &call->cancel_state);
 	pthread_mutex_lock(&sim.lock);
 	sim_config_load();
-	sim_nap(fn);
+	sim_delay_randomly(fn);
 	sim_stop_here(fn, SIM_AT_START);
 	sim.calls[fn]++;
-	if (sim.gone)
+	if (sim.deinitialised)
 		return CUDA_ERROR_DEINITIALIZED;
 	if (!sim.initialised && needs_init(fn))
 		return CUDA_ERROR_NOT_INITIALIZED;
@@ -90,7 +90,7 @@ void sim_call_leave(struct sim_call *call)
 		return;
 	realtime = sim.config.realtime;
 	sim_stop_here(call->fn, SIM_AT_END);
-	sim_nap(call->fn);
+	sim_delay_randomly(call->fn);
 	pthread_mutex_unlock(&sim.lock);
 	if (realtime)
 		burn(call->spent_ns);
@@ -129,7 +129,7 @@ bool sim_is_sticky(CUresult code)
 	       (code >= CUDA_ERROR_HARDWARE_STACK_ERROR && code <= CUDA_ERROR_LAUNCH_FAILED);
 }
 
-void sim_say(const char *fmt, ...)
+void sim_print(const char *fmt, ...)
 {
 	char line[640] = "simgpu: ";
 	size_t n = strlen(line);
@@ -149,7 +149,7 @@ void *sim_alloc_zeroed(size_t n, size_t size)
 	void *p = calloc(n, size);
 
 	if (!p) {
-		sim_say("the host has no memory left");
+		sim_print("the host has no memory left");
 		abort();
 	}
 	return p;
@@ -165,7 +165,7 @@ void sim_grow(void *array, unsigned *capacity, unsigned need, size_t size)
 	memcpy(&old, array, sizeof(old));
 	grown = realloc(old, *capacity * size);
 	if (!grown) {
-		sim_say("the host has no memory left");
+		sim_print("the host has no memory left");
 		abort();
 	}
 	memcpy(array, &grown, sizeof(grown));

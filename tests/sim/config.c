@@ -41,33 +41,33 @@ static bool flag(const char *name)
 	return value && strcmp(value, "0") != 0;
 }
 
-static uint64_t number(const char *name, uint64_t otherwise, uint64_t min, uint64_t max)
+static uint64_t number(const char *name, uint64_t default_value, uint64_t min, uint64_t max)
 {
 	const char *value = option(name);
 	char *end;
 	uint64_t n;
 
 	if (!value)
-		return otherwise;
+		return default_value;
 	n = strtoull(value, &end, 10);
 	if (*end || n < min || n > max) {
-		sim_say("%s=%s is not valid: using the default", name, value);
-		return otherwise;
+		sim_print("%s=%s is not valid: using the default", name, value);
+		return default_value;
 	}
 	return n;
 }
 
-static size_t size(const char *name, size_t otherwise)
+static size_t size(const char *name, size_t default_value)
 {
 	const char *value = option(name);
 	size_t bytes;
 
 	if (!value)
-		return otherwise;
+		return default_value;
 	if (sim_parse_size(value, &bytes))
 		return bytes;
-	sim_say("%s=%s is not valid: using the default", name, value);
-	return otherwise;
+	sim_print("%s=%s is not valid: using the default", name, value);
+	return default_value;
 }
 
 /* Calls row(name, length, value after '=' or NULL) for each comma-separated word of an option. */
@@ -79,7 +79,7 @@ static void each_word(const char *option_name, bool (*row)(const char *name, siz
 		size_t len = strcspn(word, ","), name_len = strcspn(word, "=,");
 
 		if (!row(word, name_len, name_len < len ? word + name_len + 1 : NULL))
-			sim_say("%s: '%.*s' is not valid and has no effect", option_name, (int)len, word);
+			sim_print("%s: '%.*s' is not valid and has no effect", option_name, (int)len, word);
 		word += len + (word[len] == ',');
 	}
 }
@@ -178,5 +178,5 @@ void sim_config_load(void)
 	each_word("SIMGPU_LACKS", lack);
 	hide_newer();
 	if (option("SIMGPU_FAULT") && !sim_fault_parse(option("SIMGPU_FAULT")))
-		sim_say("SIMGPU_FAULT=%s is not valid", option("SIMGPU_FAULT"));
+		sim_print("SIMGPU_FAULT=%s is not valid", option("SIMGPU_FAULT"));
 }

@@ -51,7 +51,7 @@ void sim_ctx_close(struct sim_ctx *ctx)
 	while (ctx->works)
 		sim_work_drop(ctx->works);
 	for (struct sim_stream *stream = ctx->streams; stream; stream = stream->next)
-		sim_stream_give_back(stream);
+		sim_stream_release_freed(stream);
 	sim_modules_close(ctx);
 	sim_events_close(ctx);
 	while (ctx->streams)

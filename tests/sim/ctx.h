@@ -25,7 +25,7 @@ struct sim_stream {
 	struct sim_capture *capture;
 	bool unjoined; /* the capture's origin has not waited for all work that this stream has captured */
 	unsigned captured_ops;
-	struct sim_block *returning; /* freed by cuMemFreeAsync, released at the next synchronisation */
+	struct sim_block *freed_blocks; /* freed by cuMemFreeAsync, released at the next synchronisation */
 };
 
 struct sim_ctx {

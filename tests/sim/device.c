@@ -52,7 +52,7 @@ static CUresult device_init(struct sim_device *device, int ordinal)
 CUresult sim_devices_init(void)
 {
 	if (!sim_ledger_open()) {
-		sim_say("SIMGPU_SHARED=%s cannot be used", sim.config.shared);
+		sim_print("SIMGPU_SHARED=%s cannot be used", sim.config.shared);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	for (unsigned i = 0; i < sim.config.devices; i++) {
@@ -73,7 +73,7 @@ CUresult sim_device_of(CUdevice ordinal, struct sim_device **device)
 CUresult sim_device_charge(struct sim_device *device, size_t bytes)
 {
 	if ((bytes > device->capacity - device->used && !sim_managed_make_room(device, bytes, NULL)) ||
-		!sim_ledger_note(device->ordinal, device->used + bytes, device->capacity))
+		!sim_ledger_record(device->ordinal, device->used + bytes, device->capacity))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	device->used += bytes;
 	return CUDA_SUCCESS;
@@ -82,7 +82,7 @@ CUresult sim_device_charge(struct sim_device *device, size_t bytes)
 void sim_device_discharge(struct sim_device *device, size_t bytes)
 {
 	device->used -= bytes;
-	sim_ledger_note(device->ordinal, device->used, device->capacity);
+	sim_ledger_record(device->ordinal, device->used, device->capacity);
 }
 
 /* Returns the start of the lowest run of n free chunks, or n_chunks if there is none. */

@@ -12,7 +12,7 @@
 static void deinitialise(void)
 {
 	pthread_mutex_lock(&sim.lock);
-	sim.gone = true;
+	sim.deinitialised = true;
 	pthread_mutex_unlock(&sim.lock);
 }
 

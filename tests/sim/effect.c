@@ -12,7 +12,7 @@ static void report_invalid_use(
 	const struct sim_work *work, const struct sim_access *access, const struct sim_block *block)
 {
 	sim.invalid_uses++;
-	sim_say("invalid use: %s on stream %u (submission %llu) touches %#llx, %llu bytes: %s", work->op.name,
+	sim_print("invalid use: %s on stream %u (submission %llu) touches %#llx, %llu bytes: %s", work->op.name,
 		work->stream_number, (unsigned long long)work->number, (unsigned long long)access->lo,
 		(unsigned long long)(access->hi - access->lo),
 		!block                                ? "no such memory, or freed"
@@ -36,12 +36,12 @@ bool sim_effect_check(struct sim_work *work)
 	for (unsigned i = 0; i < work->op.n_accesses; i++) {
 		const struct sim_access *access = &work->op.accesses[i];
 		struct sim_block *block = sim_block_at(access->lo);
-		bool is_right = block && !block->released && access->hi <= sim_block_reach(block);
+		bool is_valid = block && !block->released && access->hi <= sim_block_reach(block);
 
-		for (struct sim_block *b = block; is_right && b && b->range.lo < access->hi;
+		for (struct sim_block *b = block; is_valid && b && b->range.lo < access->hi;
 			b = sim_block_at(b->range.hi))
-			is_right = may_touch(work, b);
-		if (is_right)
+			is_valid = may_touch(work, b);
+		if (is_valid)
 			continue;
 		report_invalid_use(work, access, block);
 		return false;
@@ -165,8 +165,8 @@ static void release(struct sim_work *work)
 	if (block->kind == SIM_POOLED) {
 		sim_pool_take_back(block);
 	} else {
-		block->next = stream->returning;
-		stream->returning = block;
+		block->next = stream->freed_blocks;
+		stream->freed_blocks = block;
 	}
 }
 

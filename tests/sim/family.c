@@ -36,8 +36,8 @@ void sim_family_close(struct sim_family *family)
 	sim_work_replace(&family->recorded, NULL);
 	sim_clock_free(&family->gate_clock);
 	for (int i = 0; i < 2; i++) {
-		sim_work_replace(&family->departed[i].tail, NULL);
-		sim_clock_free(&family->departed[i].clock);
+		sim_work_replace(&family->destroyed_work[i].tail, NULL);
+		sim_clock_free(&family->destroyed_work[i].clock);
 	}
 }
 
@@ -100,8 +100,8 @@ static struct sim_work *mark(struct sim_family *family, struct sim_clock *clock)
 		sim_clock_join(clock, &f->gate_clock);
 		sim_work_after(work, f->gate);
 		for (int i = 0; i < 2; i++) {
-			sim_work_after(work, f->departed[i].tail);
-			sim_clock_join(clock, &f->departed[i].clock);
+			sim_work_after(work, f->destroyed_work[i].tail);
+			sim_clock_join(clock, &f->destroyed_work[i].clock);
 		}
 	}
 	for (const struct sim_stream *stream = ctx->streams; stream; stream = stream->next) {
@@ -130,7 +130,7 @@ CUresult sim_family_synchronize(struct sim_family *family)
 	SIM_TRY(sim_ctx_check(ctx));
 	for (struct sim_stream *stream = ctx->streams; stream; stream = stream->next)
 		if (covers(family, stream->family))
-			sim_stream_give_back(stream);
+			sim_stream_release_freed(stream);
 	sim_pools_trim(ctx->device);
 	return CUDA_SUCCESS;
 }
@@ -156,7 +156,7 @@ CUresult sim_family_record(struct sim_family *family, CUevent handle)
  * A real driver waits for every record that was made before, whichever event the call names. Programs
  * must not rely on that, so the race detector ignores it.
  */
-static void shut_gate(struct sim_family *family, const struct sim_event *event)
+static void submit_gate(struct sim_family *family, const struct sim_event *event)
 {
 	static const struct sim_op op = {.kind = SIM_MARK, .name = "cuCtxWaitEvent", .duration_ns = GATE_NS};
 	struct sim_work *gate;
@@ -184,6 +184,6 @@ CUresult sim_family_wait(struct sim_family *family, CUevent handle)
 		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 	for (struct sim_family *f = &family->ctx->own; f; f = f->next)
 		if (covers(family, f))
-			shut_gate(f, event);
+			submit_gate(f, event);
 	return CUDA_SUCCESS;
 }

@@ -25,7 +25,7 @@ struct sim_family {
 	struct {                   /* work of destroyed streams: [false] of blocking, [true] of non-blocking ones */
 		struct sim_work *tail;
 		struct sim_clock clock;
-	} departed[2];
+	} destroyed_work[2];
 };
 
 /* family.c */

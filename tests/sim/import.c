@@ -124,7 +124,7 @@ void sim_import_end(struct sim_block *block)
 	if (mmap(bytes_of(device, import->addr), import->bytes, PROT_READ | PROT_WRITE,
 		    MAP_SHARED | MAP_FIXED | MAP_NORESERVE, device->fd,
 		    (off_t)(import->addr - device->base)) == MAP_FAILED)
-		sim_say("the host has no address space left for mappings");
+		sim_print("the host has no address space left for mappings");
 	sim_device_unreserve(device, import->addr, import->bytes);
 	free(import);
 }

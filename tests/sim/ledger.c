@@ -3,7 +3,7 @@
 
 /*
  * A row of numbers for each process, in a file that all processes map. A process locks the byte of its row while it
- * lives, and the kernel unlocks the byte at every kind of end. So a row is free if its byte can be locked. The lock
+ * lives, and the kernel unlocks the byte however the process ends. So a row is free if its byte can be locked. The lock
  * of the first byte guards reads and writes of all rows.
  */
 
@@ -15,7 +15,7 @@
 
 static int fd = -1;
 static struct sim_ledger_row *rows;
-static int own = -1;
+static int own_row = -1;
 
 static bool lock_byte(off_t byte, short type, int command)
 {
@@ -24,12 +24,12 @@ static bool lock_byte(off_t byte, short type, int command)
 	return fcntl(fd, command, &lock) == 0;
 }
 
-static bool begin(void)
+static bool lock_rows(void)
 {
 	return lock_byte(0, F_WRLCK, F_OFD_SETLKW);
 }
 
-static void end(void)
+static void unlock_rows(void)
 {
 	lock_byte(0, F_UNLCK, F_OFD_SETLK);
 }
@@ -44,11 +44,11 @@ static bool is_alive(int row)
 /* Takes the first free row, and clears it. */
 static void take_row(void)
 {
-	for (int i = 0; i < SIM_LEDGER_ROWS && own < 0; i++)
+	for (int i = 0; i < SIM_LEDGER_ROWS && own_row < 0; i++)
 		if (lock_byte(1 + i, F_WRLCK, F_OFD_SETLK))
-			own = i;
-	if (own >= 0)
-		rows[own] = (struct sim_ledger_row){{0}};
+			own_row = i;
+	if (own_row >= 0)
+		rows[own_row] = (struct sim_ledger_row){{0}};
 }
 
 bool sim_ledger_open(void)
@@ -58,7 +58,7 @@ bool sim_ledger_open(void)
 	if (!sim.config.shared)
 		return true;
 	fd = open(sim.config.shared, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-	if (fd < 0 || !begin())
+	if (fd < 0 || !lock_rows())
 		return false;
 	if (ftruncate(fd, sizeof(struct sim_ledger_file)) == 0) {
 		map = mmap(NULL, sizeof(struct sim_ledger_file), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -66,8 +66,8 @@ bool sim_ledger_open(void)
 	}
 	if (rows)
 		take_row();
-	end();
-	return own >= 0;
+	unlock_rows();
+	return own_row >= 0;
 }
 
 static size_t others_locked(int ordinal)
@@ -75,7 +75,7 @@ static size_t others_locked(int ordinal)
 	size_t sum = 0;
 
 	for (int i = 0; i < SIM_LEDGER_ROWS; i++)
-		if (i != own && rows[i].bytes[ordinal] && is_alive(i))
+		if (i != own_row && rows[i].bytes[ordinal] && is_alive(i))
 			sum += rows[i].bytes[ordinal];
 	return sum;
 }
@@ -84,28 +84,28 @@ size_t sim_ledger_others(int ordinal)
 {
 	size_t sum;
 
-	if (own < 0 || !begin())
+	if (own_row < 0 || !lock_rows())
 		return 0;
 	sum = others_locked(ordinal);
-	end();
+	unlock_rows();
 	return sum;
 }
 
-bool sim_ledger_note(int ordinal, size_t bytes, size_t capacity)
+bool sim_ledger_record(int ordinal, size_t bytes, size_t capacity)
 {
 	size_t others;
 	bool fits;
 
-	if (own < 0)
+	if (own_row < 0)
 		return true;
-	if (!begin())
+	if (!lock_rows())
 		return false;
 	others = others_locked(ordinal);
 	fits = others <= capacity && bytes <= capacity - others;
 	/* A smaller amount than before always fits. */
-	fits |= bytes <= rows[own].bytes[ordinal];
+	fits |= bytes <= rows[own_row].bytes[ordinal];
 	if (fits)
-		rows[own].bytes[ordinal] = bytes;
-	end();
+		rows[own_row].bytes[ordinal] = bytes;
+	unlock_rows();
 	return fits;
 }

@@ -2,7 +2,7 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-/* The memory that each process holds of shared simulated devices. SIMGPU_SHARED names the file in which it stands. */
+/* The memory that each process holds of shared simulated devices. SIMGPU_SHARED names the file that records it. */
 
 #include "memory.h"
 
@@ -23,4 +23,4 @@ bool sim_ledger_open(void);
 size_t sim_ledger_others(int ordinal);
 
 /* Records the bytes that this process holds. Returns false if all processes together would exceed the capacity. */
-bool sim_ledger_note(int ordinal, size_t bytes, size_t capacity);
+bool sim_ledger_record(int ordinal, size_t bytes, size_t capacity);

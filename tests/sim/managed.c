@@ -22,12 +22,12 @@ static size_t in_chunks(size_t bytes)
 	return (bytes + SIM_CHUNK - 1) / SIM_CHUNK * SIM_CHUNK;
 }
 
-static struct sim_block *find_oldest(const struct sim_device *device, const struct sim_block *but)
+static struct sim_block *find_oldest(const struct sim_device *device, const struct sim_block *spared)
 {
 	struct sim_block *block = (struct sim_block *)sim_range_after(sim_blocks, 0), *oldest = NULL;
 
 	for (; block; block = (struct sim_block *)sim_range_after(sim_blocks, block->range.hi))
-		if (block->kind == SIM_MANAGED && block->device == device && block != but && block->resident_bytes &&
+		if (block->kind == SIM_MANAGED && block->device == device && block != spared && block->resident_bytes &&
 			(!oldest || block->touched < oldest->touched))
 			oldest = block;
 	return oldest;
@@ -40,14 +40,14 @@ static void evict(struct sim_block *block, size_t bytes)
 	sim_device_discharge(block->device, bytes);
 }
 
-bool sim_managed_make_room(struct sim_device *device, size_t bytes, const struct sim_block *but)
+bool sim_managed_make_room(struct sim_device *device, size_t bytes, const struct sim_block *spared)
 {
 	struct sim_block *oldest;
 
 	while (bytes > device->capacity - device->used) {
 		size_t missing = in_chunks(bytes - (device->capacity - device->used));
 
-		oldest = device->resident ? find_oldest(device, but) : NULL;
+		oldest = device->resident ? find_oldest(device, spared) : NULL;
 		if (!oldest)
 			return false;
 		evict(oldest, missing < oldest->resident_bytes ? missing : oldest->resident_bytes);

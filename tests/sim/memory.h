@@ -119,11 +119,11 @@ void sim_arrays_close(const struct sim_ctx *ctx);
 
 /*
  * managed.c: memory that work touches moves to the device, and the least recently used memory leaves.
- * sim_managed_bring returns the time that the move takes in ns. sim_managed_make_room spares the block `but`,
+ * sim_managed_bring returns the time that the move takes in ns. sim_managed_make_room spares the block `spared`,
  * which may be NULL.
  */
 uint64_t sim_managed_bring(struct sim_device *device, struct sim_block *block, size_t bytes);
-bool sim_managed_make_room(struct sim_device *device, size_t bytes, const struct sim_block *but);
+bool sim_managed_make_room(struct sim_device *device, size_t bytes, const struct sim_block *spared);
 void sim_managed_leave(struct sim_block *block);
 
 /* virtual.c */
@@ -137,4 +137,4 @@ void sim_pools_init(struct sim_device *device);
 void sim_pools_trim(const struct sim_device *device); /* each pool to its release threshold */
 void sim_pool_take_back(struct sim_block *block);
 bool sim_address_is_device(uint64_t addr);
-void sim_stream_give_back(struct sim_stream *stream); /* call this after the stream was synchronised */
+void sim_stream_release_freed(struct sim_stream *stream); /* call this after the stream was synchronised */

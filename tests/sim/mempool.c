@@ -18,7 +18,7 @@ static size_t size_of(const struct sim_block *block)
 	return block->range.hi - block->range.lo;
 }
 
-static void note_highs(struct sim_pool *pool)
+static void update_peaks(struct sim_pool *pool)
 {
 	if (pool->used_high < pool->used_bytes)
 		pool->used_high = pool->used_bytes;
@@ -26,7 +26,7 @@ static void note_highs(struct sim_pool *pool)
 		pool->reserved_high = pool->reserved_bytes;
 }
 
-static struct sim_pool *made; /* the pools that the program created */
+static struct sim_pool *created_pools; /* the pools that the program created */
 
 void sim_pools_init(struct sim_device *device)
 {
@@ -50,14 +50,14 @@ void sim_pools_trim(const struct sim_device *device)
 	struct sim_pool *first = &sim_devices[device->ordinal].pool;
 
 	trim(first, first->threshold);
-	for (struct sim_pool *pool = made; pool; pool = pool->next)
+	for (struct sim_pool *pool = created_pools; pool; pool = pool->next)
 		if (pool->device == device)
 			trim(pool, pool->threshold);
 }
 
 static void free_if_unused(struct sim_pool *pool)
 {
-	struct sim_pool **link = &made;
+	struct sim_pool **link = &created_pools;
 
 	if (!pool->is_destroyed || pool->used_bytes)
 		return;
@@ -79,12 +79,12 @@ void sim_pool_take_back(struct sim_block *block)
 	free_if_unused(pool);
 }
 
-void sim_stream_give_back(struct sim_stream *stream)
+void sim_stream_release_freed(struct sim_stream *stream)
 {
-	while (stream->returning) {
-		struct sim_block *block = stream->returning;
+	while (stream->freed_blocks) {
+		struct sim_block *block = stream->freed_blocks;
 
-		stream->returning = block->next;
+		stream->freed_blocks = block->next;
 		sim_block_free(block);
 	}
 }
@@ -115,7 +115,7 @@ static CUresult take(struct sim_pool *pool, size_t bytes, struct sim_block **blo
 		pool->reserved_bytes += size_of(*block);
 	}
 	pool->used_bytes += size_of(*block);
-	note_highs(pool);
+	update_peaks(pool);
 	return CUDA_SUCCESS;
 }
 
@@ -135,7 +135,7 @@ static CUresult alloc_from(struct sim_pool *pool, CUdeviceptr *dptr, size_t byte
 
 static struct sim_pool *pool_of(CUmemoryPool handle)
 {
-	struct sim_pool *pool = made;
+	struct sim_pool *pool = created_pools;
 
 	for (unsigned i = 0; i < sim.config.devices; i++)
 		if (handle == (CUmemoryPool)&sim_devices[i].pool)
@@ -192,7 +192,7 @@ static void report_second_free(CUdeviceptr dptr)
 	if (!block || block->range.lo != dptr || block->kind != SIM_DEVICE)
 		return;
 	sim.invalid_uses++;
-	sim_say("invalid use: %s of %#llx, which was freed before", sim_call_name(), (unsigned long long)dptr);
+	sim_print("invalid use: %s of %#llx, which was freed before", sim_call_name(), (unsigned long long)dptr);
 }
 
 static CUresult free_async(CUdeviceptr dptr, CUstream stream_handle, bool per_thread)
@@ -273,8 +273,8 @@ CUresult cuMemPoolCreate(CUmemoryPool *handle, const CUmemPoolProps *props)
 	SIM_TRY(sim_device_of(props->location.id, &device));
 	pool = sim_alloc_zeroed(1, sizeof(*pool));
 	pool->device = device;
-	pool->next = made;
-	made = pool;
+	pool->next = created_pools;
+	created_pools = pool;
 	*handle = (CUmemoryPool)pool;
 	return CUDA_SUCCESS;
 }

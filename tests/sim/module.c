@@ -209,7 +209,7 @@ CUresult cuModuleGetFunction(CUfunction *handle, CUmodule module_handle, const c
 	if (!has_entry(module->text, name))
 		return CUDA_ERROR_NOT_FOUND;
 	if (!kernel_of(name)) {
-		sim_say("the simulator has no kernel %s", name);
+		sim_print("the simulator has no kernel %s", name);
 		return CUDA_ERROR_NOT_FOUND;
 	}
 	function = sim_object_new(SIM_FUNCTION, sizeof(*function));

@@ -51,7 +51,7 @@ static int look_up(const char *symbol, int version, bool per_thread, const struc
 }
 
 /* A lookup with a version newer than the driver's is an error. */
-static bool is_askable(const char *symbol, void **pfn, int version)
+static bool is_valid_lookup(const char *symbol, void **pfn, int version)
 {
 	return symbol && pfn && version <= (int)sim.config.driver_version;
 }
@@ -67,7 +67,7 @@ CUresult cuGetProcAddress(const char *symbol, void **pfn, int version, uint64_t 
 	const struct sim_fn_row *row;
 
 	SIM_BEGIN(cuGetProcAddress);
-	if (!is_askable(symbol, pfn, version))
+	if (!is_valid_lookup(symbol, pfn, version))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (is_probe(symbol, version)) {
 		*pfn = NULL;
@@ -86,7 +86,7 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int version, uint64
 	int found;
 
 	SIM_BEGIN(cuGetProcAddress_v2);
-	if (!is_askable(symbol, pfn, version))
+	if (!is_valid_lookup(symbol, pfn, version))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (is_probe(symbol, version)) {
 		*pfn = NULL;

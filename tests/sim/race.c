@@ -25,16 +25,16 @@
 
 #define REPORTS_SHOWN 20
 
-struct seen {
+struct past_access {
 	unsigned lane, stream_number;
 	uint64_t count, number, lo, hi;
-	enum sim_how how;
+	enum sim_access_kind kind;
 	const char *name;
 };
 
 struct cell {
 	struct sim_range range; /* must be first */
-	struct seen *seen;
+	struct past_access *accesses;
 	unsigned n, capacity;
 };
 
@@ -42,7 +42,7 @@ static struct sim_range *cells;
 static unsigned n_cells, sweep_at = 4096;
 
 struct new_access {
-	struct seen seen;
+	struct past_access access;
 	const struct sim_clock *clock;
 	uint64_t reported; /* number of the work in the race that was reported last */
 };
@@ -61,15 +61,15 @@ static struct cell *cell_new(uint64_t lo, uint64_t hi)
 static void cell_free(struct cell *cell)
 {
 	sim_range_remove(&cells, &cell->range);
-	free(cell->seen);
+	free(cell->accesses);
 	free(cell);
 	n_cells--;
 }
 
-static void cell_add(struct cell *cell, const struct seen *seen)
+static void cell_add(struct cell *cell, const struct past_access *access)
 {
-	sim_grow(&cell->seen, &cell->capacity, cell->n + 1, sizeof(*cell->seen));
-	cell->seen[cell->n++] = *seen;
+	sim_grow(&cell->accesses, &cell->capacity, cell->n + 1, sizeof(*cell->accesses));
+	cell->accesses[cell->n++] = *access;
 }
 
 /* Cuts a cell in two at addr and returns the upper part. */
@@ -81,7 +81,7 @@ static struct cell *cell_cut(struct cell *cell, uint64_t addr)
 	cell->range.hi = addr;
 	upper = cell_new(addr, hi);
 	for (unsigned i = 0; i < cell->n; i++)
-		cell_add(upper, &cell->seen[i]);
+		cell_add(upper, &cell->accesses[i]);
 	return upper;
 }
 
@@ -90,30 +90,30 @@ static struct cell *cell_after(uint64_t addr)
 	return (struct cell *)sim_range_after(cells, addr);
 }
 
-static bool conflicts(enum sim_how a, enum sim_how b)
+static bool conflicts(enum sim_access_kind a, enum sim_access_kind b)
 {
 	return a == SIM_WRITE || b == SIM_WRITE || a != b;
 }
 
 /* Returns true if every access that races with `old` also races with `new`. */
-static bool covers(enum sim_how new, enum sim_how old)
+static bool covers(enum sim_access_kind new, enum sim_access_kind old)
 {
 	return new == SIM_WRITE || new == old;
 }
 
-static void describe(char *text, size_t size, const struct seen *seen)
+static void describe(char *text, size_t size, const struct past_access *access)
 {
-	static const char *const how[] = {"reads", "writes", "updates"};
-	struct sim_block *block = sim_block_at(seen->lo);
+	static const char *const verbs[] = {"reads", "writes", "updates"};
+	struct sim_block *block = sim_block_at(access->lo);
 
-	snprintf(text, size, "%s on stream %u (submission %llu) %s %#llx+%#llx, %llu bytes", seen->name,
-		seen->stream_number, (unsigned long long)seen->number, how[seen->how],
-		(unsigned long long)(block ? block->range.lo : seen->lo),
-		(unsigned long long)(block ? seen->lo - block->range.lo : 0),
-		(unsigned long long)(seen->hi - seen->lo));
+	snprintf(text, size, "%s on stream %u (submission %llu) %s %#llx+%#llx, %llu bytes", access->name,
+		access->stream_number, (unsigned long long)access->number, verbs[access->kind],
+		(unsigned long long)(block ? block->range.lo : access->lo),
+		(unsigned long long)(block ? access->lo - block->range.lo : 0),
+		(unsigned long long)(access->hi - access->lo));
 }
 
-static void report(const struct seen *old, struct new_access *new)
+static void report(const struct past_access *old, struct new_access *new)
 {
 	char before[256], after[256];
 
@@ -123,11 +123,11 @@ static void report(const struct seen *old, struct new_access *new)
 	if (++sim.races > REPORTS_SHOWN)
 		return;
 	describe(before, sizeof(before), old);
-	describe(after, sizeof(after), &new->seen);
-	sim_say("race: %s; not ordered behind it: %s", before, after);
+	describe(after, sizeof(after), &new->access);
+	sim_print("race: %s; not ordered behind it: %s", before, after);
 }
 
-static bool is_known(const struct seen *old, const struct new_access *new)
+static bool is_known(const struct past_access *old, const struct new_access *new)
 {
 	return sim_clock_at(new->clock, old->lane) >= old->count;
 }
@@ -138,14 +138,14 @@ static void cell_check(struct cell *cell, struct new_access *new)
 	unsigned kept = 0;
 
 	for (unsigned i = 0; i < cell->n; i++) {
-		struct seen old = cell->seen[i];
+		struct past_access old = cell->accesses[i];
 		bool known = is_known(&old, new);
 
-		if (!known && conflicts(new->seen.how, old.how))
+		if (!known && conflicts(new->access.kind, old.kind))
 			report(&old, new);
-		if ((known && covers(new->seen.how, old.how)) || sim_host_knows(old.lane, old.count))
+		if ((known && covers(new->access.kind, old.kind)) || sim_host_knows(old.lane, old.count))
 			continue;
-		cell->seen[kept++] = old;
+		cell->accesses[kept++] = old;
 	}
 	cell->n = kept;
 }
@@ -161,12 +161,12 @@ static void walk(struct new_access *new, uint64_t lo, uint64_t hi, bool keep)
 
 		if (!cell || cell->range.lo >= hi) {
 			if (keep)
-				cell_add(cell_new(lo, hi), &new->seen);
+				cell_add(cell_new(lo, hi), &new->access);
 			return;
 		}
 		if (cell->range.lo > lo) {
 			if (keep)
-				cell_add(cell_new(lo, cell->range.lo), &new->seen);
+				cell_add(cell_new(lo, cell->range.lo), &new->access);
 		} else if (cell->range.lo < lo) {
 			cell = cell_cut(cell, lo);
 		}
@@ -175,7 +175,7 @@ static void walk(struct new_access *new, uint64_t lo, uint64_t hi, bool keep)
 		lo = cell->range.hi;
 		cell_check(cell, new);
 		if (keep)
-			cell_add(cell, &new->seen);
+			cell_add(cell, &new->access);
 		else
 			cell_free(cell);
 	}
@@ -194,8 +194,8 @@ static void sweep(void)
 		unsigned kept = 0;
 
 		for (unsigned i = 0; i < cell->n; i++)
-			if (!sim_host_knows(cell->seen[i].lane, cell->seen[i].count))
-				cell->seen[kept++] = cell->seen[i];
+			if (!sim_host_knows(cell->accesses[i].lane, cell->accesses[i].count))
+				cell->accesses[kept++] = cell->accesses[i];
 		cell->n = kept;
 		if (!kept)
 			cell_free(cell);
@@ -209,30 +209,30 @@ void sim_race_enter(const struct sim_work *work, unsigned lane, uint64_t count, 
 	for (unsigned i = 0; i < work->op.n_accesses; i++) {
 		const struct sim_access *access = &work->op.accesses[i];
 		struct new_access new = {
-			.seen = {.lane = lane,
+			.access = {.lane = lane,
 				.stream_number = work->stream_number,
 				.count = count,
 				.number = work->number,
 				.lo = access->lo,
 				.hi = access->hi,
-				.how = access->how,
+				.kind = access->kind,
 				.name = work->op.name},
 			.clock = clock,
 		};
 
 		/* A write covers all older accesses, so that one cell can replace many. */
-		walk(&new, access->lo, access->hi, access->how != SIM_WRITE);
-		if (access->how == SIM_WRITE)
-			cell_add(cell_new(access->lo, access->hi), &new.seen);
+		walk(&new, access->lo, access->hi, access->kind != SIM_WRITE);
+		if (access->kind == SIM_WRITE)
+			cell_add(cell_new(access->lo, access->hi), &new.access);
 	}
 	if (n_cells > sweep_at)
 		sweep();
 }
 
-static void check_host_access(uint64_t lo, uint64_t hi, enum sim_how how, const char *name)
+static void check_host_access(uint64_t lo, uint64_t hi, enum sim_access_kind kind, const char *name)
 {
 	struct new_access host = {
-		.seen = {.lo = lo, .hi = hi, .how = how, .name = name},
+		.access = {.lo = lo, .hi = hi, .kind = kind, .name = name},
 		.clock = sim_host_clock(),
 	};
 	struct cell *cell;

@@ -120,7 +120,7 @@ __attribute__((destructor)) static void print_summary(void)
 
 	if (sim.forked || (races == sim.expected_races && !sim.deadlocks && !sim.invalid_uses))
 		return;
-	sim_say("%llu races (%llu expected), %llu deadlocks, %llu invalid uses", (unsigned long long)races,
+	sim_print("%llu races (%llu expected), %llu deadlocks, %llu invalid uses", (unsigned long long)races,
 		(unsigned long long)sim.expected_races, (unsigned long long)sim.deadlocks,
 		(unsigned long long)sim.invalid_uses);
 	if (sim.config.strict) {

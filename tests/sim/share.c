@@ -106,7 +106,7 @@ static bool copy_contents(const struct sim_device *device, uint64_t offset, size
 	return true;
 }
 
-static bool move_in(struct sim_share *share, struct sim_device *device)
+static bool move_to_file(struct sim_share *share, struct sim_device *device)
 {
 	uint64_t offset = share->range.lo - device->base;
 	size_t bytes = share->range.hi - share->range.lo;
@@ -135,7 +135,7 @@ static struct sim_share *share_around(struct sim_block *block)
 	share->range.lo = lo;
 	share->range.hi = hi;
 	share->table->device = (uint32_t)device->ordinal;
-	if (!move_in(share, device)) {
+	if (!move_to_file(share, device)) {
 		map(device->fd, hi - lo, (off_t)(lo - device->base), device->bytes + (lo - device->base));
 		sim_share_free(share);
 		return NULL;
@@ -189,7 +189,7 @@ bool sim_share_end(struct sim_device *device, uint64_t addr)
 		return false;
 	sim_range_remove(&shares, &share->range);
 	if (map(device->fd, share->range.hi - share->range.lo, (off_t)offset, device->bytes + offset) == MAP_FAILED)
-		sim_say("the host has no address space left for mappings");
+		sim_print("the host has no address space left for mappings");
 	sim_share_free(share);
 	return true;
 }
@@ -235,7 +235,7 @@ static bool check_file(struct sim_opened *opened, const struct sim_handle *handl
 {
 	struct table *table;
 	struct stat st;
-	bool is_good;
+	bool is_valid;
 
 	if (fstat(opened->fd, &st))
 		return false;
@@ -245,11 +245,11 @@ static bool check_file(struct sim_opened *opened, const struct sim_handle *handl
 	table = map(opened->fd, (size_t)st.st_size - opened->bytes, (off_t)opened->bytes, NULL);
 	if (table == MAP_FAILED)
 		return false;
-	is_good = table->magic == TABLE_MAGIC && table->bytes == opened->bytes &&
-		  (size_t)st.st_size == opened->bytes + table_bytes(table->n) && is_named(table, handle);
+	is_valid = table->magic == TABLE_MAGIC && table->bytes == opened->bytes &&
+		   (size_t)st.st_size == opened->bytes + table_bytes(table->n) && is_named(table, handle);
 	opened->device = table->device;
 	munmap(table, (size_t)st.st_size - opened->bytes);
-	return is_good;
+	return is_valid;
 }
 
 CUresult sim_share_open(const struct sim_handle *handle, struct sim_opened *opened)

@@ -58,9 +58,9 @@ void sim_call_spend(uint64_t ns);
 void sim_call_charge_bytes(size_t bytes, uint64_t ns_per_mib); /* the cost that grows with the size */
 
 /* The two points at which a test can stop a call: before it has any effect, and just before it returns. */
-enum sim_place { SIM_AT_START, SIM_AT_END, SIM_N_PLACES };
-void sim_stop_here(enum sim_fn fn, enum sim_place place);
-void sim_nap(enum sim_fn fn); /* SIMGPU_JITTER */
+enum sim_stop_point { SIM_AT_START, SIM_AT_END, SIM_N_STOP_POINTS };
+void sim_stop_here(enum sim_fn fn, enum sim_stop_point point);
+void sim_delay_randomly(enum sim_fn fn); /* as SIMGPU_JITTER says */
 
 #define SIM_TRY(expr)                         \
 	do {                                  \
@@ -88,7 +88,7 @@ void sim_nap(enum sim_fn fn); /* SIMGPU_JITTER */
 		return body;                        \
 	}
 
-bool sim_lacks(int attribute); /* driver_call.c: true if SIMGPU_LACKS makes the devices' attribute read 0 */
+bool sim_lacks(int attribute); /* driver.c: true if SIMGPU_LACKS makes the devices' attribute read 0 */
 
 struct sim_config {
 	size_t memory_bytes, context_bytes, granularity_bytes;
@@ -107,7 +107,7 @@ struct sim {
 	pthread_mutex_t lock;
 	pthread_cond_t changed; /* work was submitted or completed, or a blocked call has ended */
 	struct sim_config config;
-	bool configured, initialised, forked, gone;
+	bool configured, initialised, forked, deinitialised;
 	unsigned waiters;
 	uint64_t calls[SIM_N_FNS];
 	uint64_t races, expected_races, deadlocks, invalid_uses, faults_seen;
@@ -122,7 +122,7 @@ CUresult sim_fault_due(enum sim_fn fn, uint64_t nth);
 bool sim_fault_parse(const char *spec);
 
 bool sim_is_sticky(CUresult code);
-void sim_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+void sim_print(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 void *sim_alloc_zeroed(size_t n, size_t size); /* ends the process if the host has no memory */
 void sim_grow(void *array, unsigned *capacity, unsigned need, size_t size);

@@ -12,12 +12,12 @@
 
 #include "ctx.h"
 
-enum { NAP_MAX_NS = 300000 };
+enum { DELAY_MAX_NS = 300000 };
 
 static struct {
 	bool is_stopped;
 	unsigned n_stopped;
-} stop_points[SIM_N_FNS][SIM_N_PLACES];
+} stop_points[SIM_N_FNS][SIM_N_STOP_POINTS];
 static unsigned n_stopped; /* in all functions */
 static uint64_t n_releases;
 static pthread_cond_t released = PTHREAD_COND_INITIALIZER;
@@ -35,44 +35,44 @@ static struct timespec deadline(uint64_t ms)
 }
 
 /* The caller holds sim.lock. Other threads can take it while the call is stopped. */
-void sim_stop_here(enum sim_fn fn, enum sim_place place)
+void sim_stop_here(enum sim_fn fn, enum sim_stop_point point)
 {
 	uint64_t release = n_releases;
 	struct timespec until;
 	int r = 0;
 
-	if (!stop_points[fn][place].is_stopped)
+	if (!stop_points[fn][point].is_stopped)
 		return;
 	until = deadline(sim.config.deadlock_ms);
-	stop_points[fn][place].n_stopped++;
+	stop_points[fn][point].n_stopped++;
 	n_stopped++;
 	while (release == n_releases && r != ETIMEDOUT)
 		r = pthread_cond_timedwait(&released, &sim.lock, &until);
 	n_stopped--;
-	stop_points[fn][place].n_stopped--;
+	stop_points[fn][point].n_stopped--;
 	if (r == ETIMEDOUT)
-		sim_say("%s was stopped, and not released within SIMGPU_DEADLOCK_MS", sim_fns[fn].name);
+		sim_print("%s was stopped, and not released within SIMGPU_DEADLOCK_MS", sim_fns[fn].name);
 }
 
 /* Returns the delay of this call in ns, or 0. */
-static long choose_nap_ns(unsigned one_in)
+static long choose_delay_ns(unsigned one_in)
 {
 	struct sim_thread *self = sim_thread_self();
 
 	if (!one_in)
 		return 0;
 	self->jitter = (self->jitter + self->id) * 6364136223846793005u + 1442695040888963407u;
-	return (self->jitter >> 40) % one_in ? 0 : (long)((self->jitter >> 20) % NAP_MAX_NS);
+	return (self->jitter >> 40) % one_in ? 0 : (long)((self->jitter >> 20) % DELAY_MAX_NS);
 }
 
-void sim_nap(enum sim_fn fn)
+void sim_delay_randomly(enum sim_fn fn)
 {
-	struct timespec nap = {.tv_nsec = choose_nap_ns(sim.config.jitter[fn])};
+	struct timespec delay = {.tv_nsec = choose_delay_ns(sim.config.jitter[fn])};
 
-	if (!nap.tv_nsec)
+	if (!delay.tv_nsec)
 		return;
 	pthread_mutex_unlock(&sim.lock);
-	nanosleep(&nap, NULL);
+	nanosleep(&delay, NULL);
 	pthread_mutex_lock(&sim.lock);
 }
 
@@ -102,8 +102,8 @@ void simgpu_go(void)
 {
 	pthread_mutex_lock(&sim.lock);
 	for (int fn = 0; fn < SIM_N_FNS; fn++)
-		for (int place = 0; place < SIM_N_PLACES; place++)
-			stop_points[fn][place].is_stopped &= !stop_points[fn][place].n_stopped;
+		for (int point = 0; point < SIM_N_STOP_POINTS; point++)
+			stop_points[fn][point].is_stopped &= !stop_points[fn][point].n_stopped;
 	n_releases++;
 	pthread_cond_broadcast(&released);
 	pthread_mutex_unlock(&sim.lock);

@@ -43,16 +43,16 @@ static void leave_thread(struct sim_stream *stream)
 /*
  * Moves the blocks that wait for a synchronisation of this stream to the context, whose synchronisation releases them.
  */
-static void leave_returning(struct sim_stream *stream)
+static void move_freed_to_context(struct sim_stream *stream)
 {
-	struct sim_stream *heir = stream->ctx->own.legacy;
+	struct sim_stream *legacy = stream->ctx->own.legacy;
 
-	while (stream->returning && heir != stream) {
-		struct sim_block *block = stream->returning;
+	while (stream->freed_blocks && legacy != stream) {
+		struct sim_block *block = stream->freed_blocks;
 
-		stream->returning = block->next;
-		block->next = heir->returning;
-		heir->returning = block;
+		stream->freed_blocks = block->next;
+		block->next = legacy->freed_blocks;
+		legacy->freed_blocks = block;
 	}
 }
 
@@ -63,13 +63,13 @@ static void keep_unfinished(struct sim_stream *stream)
 	struct sim_family *family = stream->family;
 	struct sim_work *mark;
 
-	sim_clock_join(&family->departed[stream->non_blocking].clock, &stream->clock);
+	sim_clock_join(&family->destroyed_work[stream->non_blocking].clock, &stream->clock);
 	if (sim_work_done(stream->tail))
 		return;
 	mark = sim_work_new(stream->ctx, &op);
-	sim_work_after(mark, family->departed[stream->non_blocking].tail);
+	sim_work_after(mark, family->destroyed_work[stream->non_blocking].tail);
 	sim_work_after(mark, stream->tail);
-	sim_work_replace(&family->departed[stream->non_blocking].tail, mark);
+	sim_work_replace(&family->destroyed_work[stream->non_blocking].tail, mark);
 	sim_work_submit(mark);
 	sim_work_unref(mark);
 }
@@ -84,7 +84,7 @@ void sim_stream_free(struct sim_stream *stream)
 	if (stream->capture)
 		sim_capture_leave(stream);
 	keep_unfinished(stream);
-	leave_returning(stream);
+	move_freed_to_context(stream);
 	if (stream->thread)
 		leave_thread(stream);
 	if (stream->prev)
@@ -179,8 +179,8 @@ static void follow_others(struct sim_stream *stream, struct sim_work *work)
 		sim_clock_join(&stream->clock, &family->legacy->clock);
 		return;
 	}
-	sim_work_after(work, family->departed[false].tail);
-	sim_clock_join(&stream->clock, &family->departed[false].clock);
+	sim_work_after(work, family->destroyed_work[false].tail);
+	sim_clock_join(&stream->clock, &family->destroyed_work[false].clock);
 	for (const struct sim_stream *other = stream->ctx->streams; other; other = other->next) {
 		if (other->non_blocking || other == stream || other->family != family)
 			continue;
@@ -233,7 +233,7 @@ CUresult sim_stream_wait(struct sim_stream *stream)
 		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	SIM_TRY(sim_ctx_check(ctx));
 	if (sim_object_of(stream, SIM_STREAM))
-		sim_stream_give_back(stream);
+		sim_stream_release_freed(stream);
 	sim_pools_trim(ctx->device);
 	return CUDA_SUCCESS;
 }
@@ -332,7 +332,7 @@ static bool is_finished(const struct sim_stream *stream)
 {
 	const struct sim_family *family = stream->family;
 
-	if (stream == family->legacy && !sim_work_done(family->departed[false].tail))
+	if (stream == family->legacy && !sim_work_done(family->destroyed_work[false].tail))
 		return false;
 	for (const struct sim_stream *other = stream->ctx->streams; other; other = other->next)
 		if (includes(stream, other) && !sim_work_done(other->tail))
@@ -343,7 +343,7 @@ static bool is_finished(const struct sim_stream *stream)
 static void learn_finished(const struct sim_stream *stream)
 {
 	if (stream == stream->family->legacy)
-		sim_host_learn(&stream->family->departed[false].clock);
+		sim_host_learn(&stream->family->destroyed_work[false].clock);
 	for (const struct sim_stream *other = stream->ctx->streams; other; other = other->next)
 		if (includes(stream, other))
 			sim_host_learn(&other->clock);

@@ -141,8 +141,8 @@ static void declare_deadlock(void)
 
 		if (!work)
 			continue;
-		sim_say("deadlock: %s waits behind %s on stream %u (submission %llu), which "
-			"nothing can end",
+		sim_print("deadlock: %s waits behind %s on stream %u (submission %llu), which "
+			  "nothing can end",
 			sim_call_name(), work->op.name, work->stream_number, (unsigned long long)work->number);
 		sim_ctx_fault(ctx, CUDA_ERROR_LAUNCH_TIMEOUT);
 	}

@@ -63,7 +63,7 @@ CUresult cuMemAddressReserve(
 	unit = sim.config.granularity_bytes;
 	if (!ptr || !bytes || bytes % unit || flags)
 		return CUDA_ERROR_INVALID_VALUE;
-	/* One unit more, to align within. */
+	/* Reserve one unit more, so that the start can be aligned. */
 	addresses = take_addresses(bytes + unit);
 	view = addresses ? take_addresses(bytes) : NULL;
 	if (!view) {

@@ -12,10 +12,10 @@
 static uint64_t submissions;
 static struct sim_work *polling; /* kernels that spin on a flag */
 
-void sim_op_touch(struct sim_op *op, uint64_t lo, uint64_t bytes, enum sim_how how)
+void sim_op_touch(struct sim_op *op, uint64_t lo, uint64_t bytes, enum sim_access_kind kind)
 {
 	if (bytes)
-		op->accesses[op->n_accesses++] = (struct sim_access){lo, lo + bytes, how};
+		op->accesses[op->n_accesses++] = (struct sim_access){lo, lo + bytes, kind};
 }
 
 struct sim_work *sim_work_new(struct sim_ctx *ctx, const struct sim_op *op)

@@ -15,11 +15,11 @@ struct sim_ctx;
 struct sim_stream;
 struct sim_block;
 
-enum sim_how { SIM_READ, SIM_WRITE, SIM_ATOMIC };
+enum sim_access_kind { SIM_READ, SIM_WRITE, SIM_ATOMIC };
 
 struct sim_access {
 	uint64_t lo, hi;
-	enum sim_how how;
+	enum sim_access_kind kind;
 };
 
 enum sim_op_kind {
@@ -45,7 +45,7 @@ struct sim_op {
 	void *user_data;
 	struct sim_block *block;
 };
-void sim_op_touch(struct sim_op *op, uint64_t lo, uint64_t bytes, enum sim_how how);
+void sim_op_touch(struct sim_op *op, uint64_t lo, uint64_t bytes, enum sim_access_kind kind);
 
 enum sim_work_state { SIM_QUEUED, SIM_RUNNING, SIM_POLLING, SIM_DONE };
 
@@ -61,7 +61,7 @@ struct sim_work {
 	enum sim_work_state state;
 	bool dropped; /* its context has ended or faulted, so it has no effect */
 	bool called;  /* the host function has returned */
-	uint64_t number, ready_ns, finished_ns;
+	uint64_t number, finished_ns;
 	void *sample;
 	uint64_t counted;
 	unsigned stream_number;
