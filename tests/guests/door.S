@@ -22,13 +22,13 @@
 
 #if defined(__x86_64__)
 
-	.macro note_kept place
-	movq %rbx, \place+32(%rip)
-	movq %rbp, \place+40(%rip)
-	movq %r12, \place+48(%rip)
-	movq %r13, \place+56(%rip)
-	movq %r14, \place+64(%rip)
-	movq %r15, \place+72(%rip)
+	.macro note_kept target
+	movq %rbx, \target+32(%rip)
+	movq %rbp, \target+40(%rip)
+	movq %r12, \target+48(%rip)
+	movq %r13, \target+56(%rip)
+	movq %r14, \target+64(%rip)
+	movq %r15, \target+72(%rip)
 	.endm
 
 door_call:
@@ -79,9 +79,9 @@ door_real:
 #elif defined(__aarch64__)
 
 	/* Leaves x0 and x1 unchanged. */
-	.macro note_kept place
-	adrp x9, \place
-	add x9, x9, #:lo12:\place
+	.macro note_kept target
+	adrp x9, \target
+	add x9, x9, #:lo12:\target
 	stp x19, x20, [x9, #32]
 	stp x21, x22, [x9, #48]
 	stp x23, x24, [x9, #64]

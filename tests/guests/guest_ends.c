@@ -131,25 +131,25 @@ static void busy_quick(void)
 }
 
 /* A thread that starts when the process already ends calls the driver. */
-static void *speak(void *unused)
+static void *call_driver(void *unused)
 {
 	guest_join();
 	free_kept();
 	return NULL;
 }
 
-static void speak_last(void)
+static void call_driver_last(void)
 {
 	pthread_t thread;
 
-	pthread_create(&thread, NULL, speak, NULL);
+	pthread_create(&thread, NULL, call_driver, NULL);
 	pthread_join(thread, NULL);
 }
 
 static void in_late_thread(void)
 {
 	start();
-	atexit(speak_last);
+	atexit(call_driver_last);
 }
 
 static void late_fork(void)

@@ -19,7 +19,7 @@ static void use_and_report(const char *who)
 {
 	app_start();
 	guest_use(who);
-	app_tell_driver();
+	app_report_driver();
 }
 
 /* Makes the kernel answer these two calls with an error from now on. */
@@ -82,7 +82,7 @@ static void no_barrier(void)
 	APP_MUST(pthread_create(&thread, NULL, ask_and_end, NULL));
 	pthread_join(thread, NULL);
 	guest_use("after");
-	app_tell_driver();
+	app_report_driver();
 }
 
 static void no_opening(void)
@@ -90,7 +90,7 @@ static void no_opening(void)
 	app_start();
 	forbid(SYS_openat, SYS_mkdirat, EPERM);
 	guest_use("no opening");
-	app_tell_driver();
+	app_report_driver();
 }
 
 /* Uses up all descriptors. A descriptor that is closed later must be available to the program. */
@@ -107,7 +107,7 @@ static void no_descriptors(void)
 	guest_use("no descriptors");
 	close(last);
 	guest_use("one descriptor");
-	app_tell_driver();
+	app_report_driver();
 	app_result("reused", open("/dev/null", O_RDONLY));
 }
 
@@ -120,7 +120,7 @@ static void lowered(void)
 	guest_use("before");
 	setrlimit(RLIMIT_NOFILE, &limit);
 	guest_use("after");
-	app_tell_driver();
+	app_report_driver();
 }
 
 /*
@@ -130,12 +130,12 @@ static void lowered(void)
 static void first_three(void)
 {
 	struct rlimit limit = {24, 24};
-	FILE *say;
+	FILE *out;
 	int fds[3];
 
 	app_start();
-	say = fdopen(dup(STDOUT_FILENO), "w");
-	if (!say || setrlimit(RLIMIT_NOFILE, &limit))
+	out = fdopen(dup(STDOUT_FILENO), "w");
+	if (!out || setrlimit(RLIMIT_NOFILE, &limit))
 		exit(80);
 	for (int fd = 0; fd < 3; fd++)
 		close(fd);
@@ -143,9 +143,9 @@ static void first_three(void)
 		exit(81);
 	for (int i = 0; i < 3; i++)
 		fds[i] = open("/dev/null", O_RDWR);
-	fprintf(say, "got %d %d %d\n", fds[0], fds[1], fds[2]);
-	fclose(say);
-	app_tell_driver();
+	fprintf(out, "got %d %d %d\n", fds[0], fds[1], fds[2]);
+	fclose(out);
+	app_report_driver();
 }
 
 /* Limits files to their present size. The library may want to print to stderr, which is a file. */
@@ -186,7 +186,7 @@ static void little_memory(void)
 	guest_use("little memory");
 	if (pthread_create(&thread, NULL, use_in_thread, NULL) == 0)
 		pthread_join(thread, NULL);
-	app_tell_driver();
+	app_report_driver();
 }
 
 const struct app_scenario app_scenarios[] = {

@@ -102,7 +102,7 @@ static void describe(void)
 	print_file("/proc/self/status", status);
 	print_signals();
 	print_mapped();
-	printf("a driver %d\n", dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD) != NULL);
+	printf("a driver is loaded: %d\n", dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD) != NULL);
 }
 
 const struct app_scenario app_scenarios[] = {

@@ -29,7 +29,7 @@ static void use_plugin(void *plugin)
 }
 
 /* Unloads the plug-in, and the driver with it unless another library holds the driver. */
-static void come_and_go(void)
+static void open_and_close(void)
 {
 	for (unsigned i = 0; i < ROUNDS; i++) {
 		void *plugin = open_library(PLUGIN);
@@ -40,7 +40,7 @@ static void come_and_go(void)
 }
 
 /* Closes one of two libraries that hold the driver. */
-static void one_goes(void)
+static void close_one_of_two(void)
 {
 	void *driver = open_library("libcuda.so.1");
 	CUresult (*alloc)(CUdeviceptr *, size_t) = (__typeof__(alloc))dlsym(driver, "cuMemAlloc_v2");
@@ -56,12 +56,12 @@ static void one_goes(void)
 		app_result("free", free_(ptr));
 		use_plugin(plugin);
 	}
-	app_tell_driver();
+	app_report_driver();
 	app_result("close", dlclose(plugin));
 }
 
 const struct app_scenario app_scenarios[] = {
-	{"come-and-go", come_and_go},
-	{"one-goes", one_goes},
+	{"open-and-close", open_and_close},
+	{"close-one-of-two", close_one_of_two},
 	{0},
 };

@@ -136,7 +136,7 @@ static void after_exec(void)
 	app_start();
 	guest_use("after exec");
 	app_fact("threads", guest_count_entries("/proc/self/task"));
-	app_tell_driver();
+	app_report_driver();
 }
 
 static void exec_self(void)

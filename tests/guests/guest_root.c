@@ -57,7 +57,7 @@ static void drop_before(void)
 	become_nobody();
 	app_start();
 	guest_use("nobody");
-	app_tell_driver();
+	app_report_driver();
 }
 
 static void drop_after(void)
@@ -81,7 +81,7 @@ static void root_before(void)
 	enter_root();
 	guest_use("in its root");
 	printf("%u files\n", guest_count_entries("/"));
-	app_tell_driver();
+	app_report_driver();
 }
 
 static void root_after(void)
@@ -105,7 +105,7 @@ static void namespaces(void)
 		printf("process %d\n", (int)getpid());
 		app_start();
 		guest_use("alone");
-		app_tell_driver();
+		app_report_driver();
 		exit(14);
 	}
 	guest_wait("the first", child);
@@ -117,7 +117,7 @@ static void user_namespace(void)
 	printf("user %d\n", (int)getuid());
 	app_start();
 	guest_use("a user without a name");
-	app_tell_driver();
+	app_report_driver();
 }
 
 const struct app_scenario app_scenarios[] = {

@@ -47,7 +47,7 @@ static void print_dispositions(const char *when)
 		if (sigaction(number, NULL, &action))
 			continue;
 		if (action.sa_handler != SIG_DFL)
-			printf(" %d%s", number, action.sa_sigaction == catch ? "" : " not ours");
+			printf(" %d%s", number, action.sa_sigaction == catch ? "" : " another handler");
 		if (sigismember(&mask, number))
 			printf(" %d blocked", number);
 	}

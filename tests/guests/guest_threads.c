@@ -95,7 +95,7 @@ static void ends(void)
 		pthread_join(thread, NULL);
 	}
 	guest_use("the first");
-	app_tell_driver();
+	app_report_driver();
 }
 
 const struct app_scenario app_scenarios[] = {

@@ -47,8 +47,8 @@ static const struct guest {
 	{"guest_limits", "first-three"},
 	{"guest_limits", "no-files", true},
 	{"guest_limits", "little-memory"},
-	{"guest_plugins", "come-and-go"},
-	{"guest_plugins", "one-goes"},
+	{"guest_plugins", "open-and-close"},
+	{"guest_plugins", "close-one-of-two"},
 	{"guest_ends", "from-thread"},
 	{"guest_ends", "busy-exit"},
 	{"guest_ends", "in-late-thread"},
@@ -75,11 +75,11 @@ START_TEST(a_guest_program_behaves_as_without_the_library)
 END_TEST
 
 /* No code of the library runs in these ends, so the name of the socket stays until another process starts. */
-static const char *const sudden[] = {"quick", "at-once", "aborted", "killed", "busy-quick"};
+static const char *const abrupt_ends[] = {"quick", "at-once", "aborted", "killed", "busy-quick"};
 
 START_TEST(an_abrupt_end_of_a_process_is_the_same_as_without_the_library)
 {
-	play_same(&(struct play){.program = "guest_ends", .words = {sudden[_i]}});
+	play_same(&(struct play){.program = "guest_ends", .words = {abrupt_ends[_i]}});
 	ck_assert_str_ne(guests_left(), "");
 	guests_same(&(struct play){.program = "guest_process", .words = {"after-exec"}});
 }
@@ -126,7 +126,7 @@ static const struct guest pooled[] = {
 	{"guest_limits", "no-descriptors"},
 	{"guest_limits", "lowered"},
 	{"guest_limits", "little-memory"},
-	{"guest_plugins", "one-goes"},
+	{"guest_plugins", "close-one-of-two"},
 };
 
 START_TEST(memory_comes_from_the_pool_even_if_system_calls_are_forbidden)
@@ -201,7 +201,7 @@ START_TEST(a_message_beyond_the_file_size_limit_does_not_end_the_program)
 END_TEST
 
 /* Settings in which no directory is usable for sockets. The log level hides the warning about that. */
-static const char *const places[][5] = {
+static const char *const dir_settings[][5] = {
 	{"GPUPOOL_RUNTIME_DIR=", "TMPDIR=/nowhere", "GPUPOOL_LOG=error", NULL},
 	{"GPUPOOL_RUNTIME_DIR=", "XDG_RUNTIME_DIR=/nowhere", "TMPDIR=/proc/self", "GPUPOOL_LOG=error", NULL},
 	{"GPUPOOL_RUNTIME_DIR=", "XDG_RUNTIME_DIR=/dev/null", "TMPDIR=/dev/null/", "GPUPOOL_LOG=error", NULL},
@@ -211,7 +211,7 @@ static const char *const places[][5] = {
 
 START_TEST(without_a_directory_for_the_socket_the_pool_still_works)
 {
-	guests_same(&(struct play){.program = "guest_process", .words = {"after-exec"}, .env = places[_i]});
+	guests_same(&(struct play){.program = "guest_process", .words = {"after-exec"}, .env = dir_settings[_i]});
 	guests_check_pooled();
 }
 END_TEST
@@ -251,7 +251,7 @@ END_TEST
 static const struct guest sharing[] = {
 	{"guest_process", "fork-then-exec", true},
 	{"guest_threads", "ends"},
-	{"guest_plugins", "come-and-go"},
+	{"guest_plugins", "open-and-close"},
 	{"guest_plain", "describe"},
 	{"../preload/app_lookup_at_0", "errors"},
 	{"../preload/app_lookup_at_2", "next"},
@@ -318,7 +318,8 @@ static void add(TCase *tc)
 {
 	tcase_add_loop_test(
 		tc, a_guest_program_behaves_as_without_the_library, 0, (int)(LENGTH(settings) * LENGTH(guests)));
-	tcase_add_loop_test(tc, an_abrupt_end_of_a_process_is_the_same_as_without_the_library, 0, (int)LENGTH(sudden));
+	tcase_add_loop_test(
+		tc, an_abrupt_end_of_a_process_is_the_same_as_without_the_library, 0, (int)LENGTH(abrupt_ends));
 	tcase_add_test(tc, without_its_main_thread_a_process_takes_signals_as_without_the_library);
 	tcase_add_test(tc, without_its_main_thread_a_process_is_kept_alive_by_the_socket_thread);
 	tcase_add_loop_test(tc, memory_comes_from_the_pool_even_if_system_calls_are_forbidden, 0, (int)LENGTH(pooled));
@@ -327,7 +328,7 @@ static void add(TCase *tc)
 		tc, programs_behave_the_same_with_a_library_built_without_optimisation, 0, (int)LENGTH(lookups));
 	tcase_add_test(tc, a_message_beyond_the_file_size_limit_does_not_end_the_program);
 	tcase_add_loop_test(tc, a_cpp_program_with_exceptions_behaves_as_without_the_library, 0, (int)LENGTH(throws));
-	tcase_add_loop_test(tc, without_a_directory_for_the_socket_the_pool_still_works, 0, (int)LENGTH(places));
+	tcase_add_loop_test(tc, without_a_directory_for_the_socket_the_pool_still_works, 0, (int)LENGTH(dir_settings));
 	tcase_add_loop_test(tc, very_long_environment_variables_do_not_disturb_a_program, 0, (int)LENGTH(long_names));
 	tcase_add_loop_test(
 		tc, a_guest_program_behaves_the_same_while_its_figures_are_kept_for_a_summary, 0, (int)LENGTH(guests));

@@ -54,7 +54,7 @@ END_TEST
 
 /* The loader reports that it ignores a library of another architecture, and starts the program. */
 static const struct {
-	const char *program, *loader, *said;
+	const char *program, *loader, *message;
 } unfit[] = {
 	{"guest_static", "/", ""},
 	{"guest_32", "/lib/ld-linux.so.2", "cannot be preloaded"},
@@ -67,7 +67,7 @@ START_TEST(static_and_32_bit_programs_run_without_the_library)
 		return;
 	}
 	play_run(&(struct play){.program = unfit[_i].program, .preload = play_library});
-	ck_assert_ptr_nonnull(strstr(play_err, unfit[_i].said));
+	ck_assert_ptr_nonnull(strstr(play_err, unfit[_i].message));
 	ck_assert_str_eq(play_out, "alone\n");
 	ck_assert_int_eq(play_status, 5);
 }

@@ -109,7 +109,7 @@ void app_fact_calls(const char *function)
 	app_fact(function, app_calls(function));
 }
 
-void app_tell_driver(void)
+void app_report_driver(void)
 {
 	static const char *const functions[] = {"cuMemAlloc_v2", "cuMemFree_v2", "cuMemFreeAsync", "cuMemHostAlloc",
 		"cuMemFreeHost", "cuCtxRecordEvent", "cuCtxWaitEvent", "cuCtxSynchronize", "cuEventQuery"};

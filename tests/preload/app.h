@@ -68,7 +68,7 @@ void app_stop_calls(const char *function, bool at_end);
 void app_await_stopped_call(void);
 void app_release_calls(void);
 
-void app_tell_driver(void); /* reports the simulated driver's counts of calls and races as facts */
+void app_report_driver(void); /* reports the simulated driver's counts of calls and races as facts */
 
 /* Pauses until the test, which may look into the process meanwhile, lets the program go on. */
 void app_pause(const char *name);

@@ -89,7 +89,7 @@ static bool collect(struct output *out, int fd)
 }
 
 /* Runs in the child: a scenario, and those after it that may share its process. */
-static _Noreturn void be_scenarios(const struct app_scenario *first, const struct app_scenario *end)
+static _Noreturn void run_scenarios(const struct app_scenario *first, const struct app_scenario *end)
 {
 	for (const struct app_scenario *s = first; s < end; s++) {
 		printf(NAME_MARK "%s\n", s->name);
@@ -130,7 +130,7 @@ static void run_group(const struct app_scenario *first, const struct app_scenari
 		dup2(fds[1], STDOUT_FILENO);
 		close(fds[0]);
 		close(fds[1]);
-		be_scenarios(first, end);
+		run_scenarios(first, end);
 	}
 	close(fds[1]);
 	is_in_time = collect(&out, fds[0]);

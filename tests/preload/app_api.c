@@ -93,12 +93,12 @@ static void memory(void)
 	app_fact("device free", status.device_free_bytes);
 	APP_MUST(cuMemFree_v2(ptr));
 	status = status_of(0);
-	app_fact("used after", status.used_bytes);
-	app_fact("kept", status.cached_bytes + status.pending_bytes);
-	app_fact("sum", status.total_bytes == status.used_bytes + status.cached_bytes + status.pending_bytes +
-						      status.returning_bytes);
+	app_fact("used after the free", status.used_bytes);
+	app_fact("cached or pending", status.cached_bytes + status.pending_bytes);
+	app_fact("total is the sum", status.total_bytes == status.used_bytes + status.cached_bytes +
+								   status.pending_bytes + status.returning_bytes);
 	report("reclaimed", gpupool_reclaim(0));
-	app_fact("total after", status_of(0).total_bytes);
+	app_fact("total after the reclaim", status_of(0).total_bytes);
 	APP_MUST(cuMemHostAlloc(&host, MIB, 0));
 	app_fact("pinned used", status_of(GPUPOOL_PINNED).used_bytes);
 	APP_MUST(cuMemFreeHost(host));
@@ -119,9 +119,9 @@ static void free_now(void)
 	APP_MUST(cuMemFree_v2(ptr));
 	app_fact("pending", status_of(0).pending_bytes);
 	report("reclaimed", gpupool_reclaim(0));
-	app_fact("still there", status_of(0).total_bytes);
+	app_fact("left by the reclaim", status_of(0).total_bytes);
 	report("freed now", gpupool_free_now(0));
-	app_fact("stream", (uint64_t)cuStreamQuery(stream));
+	app_fact("stream query", (uint64_t)cuStreamQuery(stream));
 	app_fact("total", status_of(0).total_bytes);
 }
 
@@ -130,28 +130,28 @@ static void limits(void)
 	CUdeviceptr first, second = 0, third = 0;
 	uint64_t bytes = 0;
 
-	report("before CUDA", gpupool_set_limit_percent(0, 50));
-	report("of unknown size", gpupool_get_limit(0, &bytes));
+	report("percentage before CUDA", gpupool_set_limit_percent(0, 50));
+	report("query before CUDA", gpupool_get_limit(0, &bytes));
 	app_start();
 	report("get", gpupool_get_limit(0, &bytes));
-	app_fact("half", bytes);
+	app_fact("half of the device", bytes);
 	first = app_alloc(100 * MIB);
 	second = app_alloc(100 * MIB);
 	APP_MUST(cuMemFree_v2(second));
 	APP_MUST(cuCtxSynchronize());
-	report("set below", gpupool_set_limit(0, 64 * MIB));
-	app_fact("used below", status_of(0).used_bytes);
-	app_fact("total below", status_of(0).total_bytes);
-	app_fact("more", (uint64_t)cuMemAlloc_v2(&third, 2 * MIB));
+	report("limit below use", gpupool_set_limit(0, 64 * MIB));
+	app_fact("limited used", status_of(0).used_bytes);
+	app_fact("limited total", status_of(0).total_bytes);
+	app_fact("alloc over the limit", (uint64_t)cuMemAlloc_v2(&third, 2 * MIB));
 	app_fill(NULL, first, 100 * MIB, 7);
 	app_fact("wrong words", app_count_wrong(NULL, first, 100 * MIB, 7));
 	APP_MUST(cuMemFree_v2(first));
-	app_fact("again", (uint64_t)cuMemAlloc_v2(&third, 2 * MIB));
+	app_fact("alloc after the free", (uint64_t)cuMemAlloc_v2(&third, 2 * MIB));
 	app_fact("total", status_of(0).total_bytes);
 	app_pause("limit");
-	app_fact("large", (uint64_t)cuMemAlloc_v2(&first, 128 * MIB));
+	app_fact("large alloc", (uint64_t)cuMemAlloc_v2(&first, 128 * MIB));
 	report("no limit", gpupool_set_limit(GPUPOOL_ALL_DEVICES, GPUPOOL_NO_LIMIT));
-	app_fact("then", (uint64_t)cuMemAlloc_v2(&first, 128 * MIB));
+	app_fact("alloc without a limit", (uint64_t)cuMemAlloc_v2(&first, 128 * MIB));
 	report("pinned", gpupool_set_limit(GPUPOOL_PINNED, 3 * MIB));
 	report("get pinned", gpupool_get_limit(GPUPOOL_PINNED, &bytes));
 	app_fact("pinned limit", bytes);
@@ -178,13 +178,13 @@ static void defer(void)
 		APP_MUST(cuMemFree_v2(ptrs[i]));
 	app_fact("queued again", status_of(0).n_pending_blocks);
 	app_pause("defer");
-	report("not its own", gpupool_defer_end());
+	report("end of another scope", gpupool_defer_end());
 	for (int i = 0; i < 30; i++)
 		ptrs[i] = app_alloc(MIB);
 	for (int i = 0; i < 30; i++)
 		APP_MUST(cuMemFree_v2(ptrs[i]));
-	app_fact("queued by hand", status_of(0).n_pending_blocks);
-	app_fact("large", (uint64_t)cuMemAlloc_v2(&ptrs[0], 1000 * MIB));
+	app_fact("queued by request", status_of(0).n_pending_blocks);
+	app_fact("large alloc", (uint64_t)cuMemAlloc_v2(&ptrs[0], 1000 * MIB));
 	app_fact("queued at the end", status_of(0).n_pending_blocks);
 }
 
@@ -223,20 +223,20 @@ static void no_cache(void)
 	APP_MUST(pthread_join(thread, NULL));
 	report("end again", gpupool_no_cache_end());
 	report("reclaimed", gpupool_reclaim(0) >= 0);
-	app_fact("more than before", status_of(0).total_bytes - total);
+	app_fact("growth", status_of(0).total_bytes - total);
 	/* A block that was allocated inside the scope is not cached when it is freed outside. */
 	APP_MUST(cuMemFree_v2(inside));
 	APP_MUST(cuCtxSynchronize());
 	APP_MUST(cuMemFree_v2(small));
 	small = app_alloc(KIB);
-	app_fact("in use at the end", status_of(0).total_bytes - status_of(0).returning_bytes < total + MIB);
+	app_fact("uncached block is gone", status_of(0).total_bytes - status_of(0).returning_bytes < total + MIB);
 	report("begin once more", gpupool_no_cache_begin());
 	APP_MUST(cuMemFree_v2(outside));
 	APP_MUST(cuMemFree_v2(small));
 	report("end once more", gpupool_no_cache_end());
 	report("freed now", gpupool_free_now(0) >= 0);
 	app_fact("bytes left", status_of(0).total_bytes);
-	app_tell_driver();
+	app_report_driver();
 }
 
 static void alloc_all(CUdeviceptr *ptrs, int n, size_t bytes)
@@ -325,14 +325,14 @@ static void hook(void)
 	app_fact("device", (uint64_t)holder.device);
 	app_fact("bytes", holder.bytes);
 	app_fact("ooms", status_of(0).ooms);
-	app_fact("too much", (uint64_t)cuMemAlloc_v2(&other, 700 * MIB));
-	app_fact("calls then", (uint64_t)holder.calls);
+	app_fact("second alloc", (uint64_t)cuMemAlloc_v2(&other, 700 * MIB));
+	app_fact("calls after second alloc", (uint64_t)holder.calls);
 	holder.ptr = ptr;
-	app_fact("not pooled", (uint64_t)cuMemAllocAsync(&other, 600 * MIB, NULL));
-	app_fact("calls at last", (uint64_t)holder.calls);
+	app_fact("async alloc", (uint64_t)cuMemAllocAsync(&other, 600 * MIB, NULL));
+	app_fact("calls after async alloc", (uint64_t)holder.calls);
 	report("unset", gpupool_set_oom_hook(NULL, NULL));
-	app_fact("without", (uint64_t)cuMemAlloc_v2(&ptr, 700 * MIB));
-	app_fact("calls without", (uint64_t)holder.calls);
+	app_fact("alloc without hook", (uint64_t)cuMemAlloc_v2(&ptr, 700 * MIB));
+	app_fact("calls after unset", (uint64_t)holder.calls);
 }
 
 enum { THREADS = 4, TURNS = 400 };
@@ -363,7 +363,7 @@ static void *churn(void *arg)
 	return (void *)(uintptr_t)n_refused;
 }
 
-static void *meddle(void *arg)
+static void *change_settings(void *arg)
 {
 	APP_MUST(cuCtxSetCurrent(app_ctx));
 	for (uint64_t i = 0; i < 60; i++) {
@@ -386,7 +386,7 @@ static void threads(void)
 	APP_MUST(cuMemFree_v2(app_alloc(KIB)));
 	for (uintptr_t i = 0; i < THREADS; i++)
 		APP_MUST(pthread_create(&all[i], NULL, churn, (void *)(i + 1)));
-	APP_MUST(pthread_create(&all[THREADS], NULL, meddle, NULL));
+	APP_MUST(pthread_create(&all[THREADS], NULL, change_settings, NULL));
 	app_pause("threads");
 	for (int i = 0; i <= THREADS; i++) {
 		APP_MUST(pthread_join(all[i], &result));
@@ -396,7 +396,7 @@ static void threads(void)
 	app_fact("used", status_of(0).used_bytes);
 	report("freed now", gpupool_free_now(0) >= 0);
 	app_fact("total", status_of(0).total_bytes);
-	app_tell_driver();
+	app_report_driver();
 }
 
 const struct app_scenario app_scenarios[] = {

@@ -13,7 +13,7 @@ enum { N_BLOCKS = 30, ROUNDS = 3, LOOPS = 200 };
 
 #define EDGE (4 * KIB)
 
-struct piece {
+struct block {
 	CUdeviceptr ptr;
 	size_t bytes;
 };
@@ -26,26 +26,26 @@ static size_t bytes_of(unsigned i, unsigned round)
 }
 
 /* Allocates a block and writes the value to both of its ends. */
-static void put(CUstream stream, struct piece *piece, size_t bytes, uint32_t value)
+static void put(CUstream stream, struct block *block, size_t bytes, uint32_t value)
 {
-	*piece = (struct piece){app_alloc(bytes), bytes};
-	app_fill(stream, piece->ptr, EDGE, value);
-	app_fill(stream, piece->ptr + bytes - EDGE, EDGE, value);
+	*block = (struct block){app_alloc(bytes), bytes};
+	app_fill(stream, block->ptr, EDGE, value);
+	app_fill(stream, block->ptr + bytes - EDGE, EDGE, value);
 }
 
-static size_t take(CUstream stream, struct piece *piece, uint32_t value)
+static size_t take(CUstream stream, struct block *block, uint32_t value)
 {
-	size_t wrong = app_count_wrong(stream, piece->ptr, EDGE, value);
+	size_t wrong = app_count_wrong(stream, block->ptr, EDGE, value);
 
-	wrong += app_count_wrong(stream, piece->ptr + piece->bytes - EDGE, EDGE, value);
-	APP_MUST(cuMemFree_v2(piece->ptr));
+	wrong += app_count_wrong(stream, block->ptr + block->bytes - EDGE, EDGE, value);
+	APP_MUST(cuMemFree_v2(block->ptr));
 	return wrong;
 }
 
 /* Uses blocks of many sizes on two streams. Every other block is freed while its work runs. */
 static void words(void)
 {
-	struct piece pieces[N_BLOCKS];
+	struct block blocks[N_BLOCKS];
 	CUstream streams[2];
 	size_t wrong = 0;
 
@@ -54,17 +54,17 @@ static void words(void)
 	streams[1] = app_stream();
 	for (unsigned round = 0; round < ROUNDS; round++) {
 		for (unsigned i = 0; i < N_BLOCKS; i++)
-			put(streams[i % 2], &pieces[i], bytes_of(i, round), round * N_BLOCKS + i);
+			put(streams[i % 2], &blocks[i], bytes_of(i, round), round * N_BLOCKS + i);
 		for (unsigned i = 0; i < N_BLOCKS; i += 2) {
-			app_spin_fill(streams[0], pieces[i].ptr, EDGE, 1, MS / 20);
-			APP_MUST(cuMemFree_v2(pieces[i].ptr));
+			app_spin_fill(streams[0], blocks[i].ptr, EDGE, 1, MS / 20);
+			APP_MUST(cuMemFree_v2(blocks[i].ptr));
 		}
 		for (unsigned i = 1; i < N_BLOCKS; i += 2)
-			wrong += take(streams[1], &pieces[i], round * N_BLOCKS + i);
+			wrong += take(streams[1], &blocks[i], round * N_BLOCKS + i);
 	}
 	app_say("wrong words", "%zu", wrong);
 	app_pause("words");
-	app_tell_driver();
+	app_report_driver();
 }
 
 /* A loop on one stream obtains its memory from the driver once. */
@@ -100,7 +100,7 @@ static void export(void)
 	app_start();
 	ptr = app_alloc(16 * MIB);
 	app_result("legacy handle", cuIpcGetMemHandle(&handle, ptr));
-	app_result("again", cuIpcGetMemHandle(&handle, ptr));
+	app_result("handle once more", cuIpcGetMemHandle(&handle, ptr));
 	app_result("free", cuMemFree_v2(ptr));
 }
 
@@ -128,21 +128,21 @@ static void spinning(void)
 static void beyond(void)
 {
 	size_t available, total, wrong = 0;
-	struct piece pieces[12];
+	struct block blocks[12];
 
 	app_start();
 	APP_MUST(cuMemGetInfo_v2(&available, &total));
-	for (unsigned i = 0; i < LENGTH(pieces); i++)
-		put(NULL, &pieces[i], total / 4, i);
-	for (unsigned i = 0; i < LENGTH(pieces); i++)
-		wrong += app_count_wrong(NULL, pieces[i].ptr, EDGE, i);
+	for (unsigned i = 0; i < LENGTH(blocks); i++)
+		put(NULL, &blocks[i], total / 4, i);
+	for (unsigned i = 0; i < LENGTH(blocks); i++)
+		wrong += app_count_wrong(NULL, blocks[i].ptr, EDGE, i);
 	APP_MUST(cuMemGetInfo_v2(&available, &total));
 	app_result("something is free", available != 0);
-	for (unsigned i = 0; i < LENGTH(pieces); i++)
-		wrong += take(NULL, &pieces[i], i);
+	for (unsigned i = 0; i < LENGTH(blocks); i++)
+		wrong += take(NULL, &blocks[i], i);
 	app_say("wrong words", "%zu", wrong);
 	app_pause("beyond");
-	app_tell_driver();
+	app_report_driver();
 }
 
 /* Allocates until a request is refused. */
@@ -186,11 +186,11 @@ static void info(void)
 	APP_MUST(cuMemGetInfo_v2(&before, &total));
 	ptr = app_alloc(64 * MIB);
 	APP_MUST(cuMemGetInfo_v2(&between, &total));
-	app_result("MiB less", (int)((before - between) / MIB));
+	app_result("MiB less free", (int)((before - between) / MIB));
 	app_fill(NULL, ptr, 64 * MIB, 1);
 	APP_MUST(cuCtxSynchronize());
 	APP_MUST(cuMemGetInfo_v2(&between, &total));
-	app_result("MiB less once the block is written", (int)((before - between) / MIB));
+	app_result("MiB less free after a write", (int)((before - between) / MIB));
 	APP_MUST(cuMemFree_v2(ptr));
 	APP_MUST(cuMemGetInfo_v2(&after, &total));
 	app_result("all is back", after == before);
@@ -213,7 +213,7 @@ static void report_missing(const char *what, size_t before)
 }
 
 /* Leaves blocks in use and freed blocks in the current context, which then ends. */
-static void furnish(void)
+static void fill_context(void)
 {
 	(void)app_alloc(64 * MIB);
 	APP_MUST(cuMemFree_v2(app_alloc(48 * MIB)));
@@ -240,7 +240,7 @@ static void ends(void)
 	app_start();
 	for (unsigned i = 0; i < 6; i++) {
 		APP_MUST(cuCtxCreate_v2(&ctx, 0, 0));
-		furnish();
+		fill_context();
 		APP_MUST(cuCtxDestroy_v2(ctx));
 		APP_MUST(cuCtxSetCurrent(app_ctx));
 		if (i == 1)
@@ -248,12 +248,12 @@ static void ends(void)
 	}
 	report_missing("MiB missing after contexts", before);
 	for (unsigned i = 0; i < 4; i++) {
-		furnish();
+		fill_context();
 		APP_MUST(cuDevicePrimaryCtxReset_v2(0));
 		app_start();
 	}
 	report_missing("MiB missing after resets", before);
-	furnish();
+	fill_context();
 	release_all();
 	app_start();
 	report_missing("MiB missing after a release", before);

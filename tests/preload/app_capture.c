@@ -109,7 +109,7 @@ static void capture(int mode, bool other_thread, bool hits)
 		warm_up();
 	}
 	app_fact("failures", failures);
-	app_tell_driver();
+	app_report_driver();
 }
 
 #define MODE(name, mode)                                              \
@@ -180,7 +180,7 @@ static void bad_ends(void)
 		APP_MUST(cuMemFree_v2(ptr));
 	}
 	app_result("context", cuCtxSynchronize());
-	app_tell_driver();
+	app_report_driver();
 }
 
 /* A block that is freed during a capture is reused afterwards, but not before its last use has completed. */
@@ -209,7 +209,7 @@ static void freed_inside(void)
 	}
 	APP_MUST(cuCtxSynchronize());
 	printf("wrong words: %zu\n", wrong);
-	app_tell_driver();
+	app_report_driver();
 }
 
 enum { RACERS_ROUNDS = 400 };

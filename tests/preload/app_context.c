@@ -35,7 +35,7 @@ static void report(void)
 {
 	app_fact("status", 0);
 	app_pause("context");
-	app_tell_driver();
+	app_report_driver();
 }
 
 /* Live and cached blocks end with the context, here by a reset, below by a release or a destruction. */
@@ -73,7 +73,7 @@ static void release(void)
 		app_result("allocation after the last release", cuMemAlloc_v2(&ptr, bytes));
 	}
 	app_result("one release too many", cuDevicePrimaryCtxRelease_v2(0));
-	app_tell_driver();
+	app_report_driver();
 	printf("done\n");
 }
 

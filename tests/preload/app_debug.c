@@ -12,64 +12,64 @@
 
 #define WRONG 0x2a2a2a2au
 
-enum how { BY_COPY, BY_KERNEL, BY_CPU };
+enum writer { BY_COPY, BY_KERNEL, BY_CPU };
 
 static const size_t sizes[] = {1000, 3 * MIB + 4};
 
-static CUdeviceptr get(enum how how, size_t bytes)
+static CUdeviceptr get(enum writer writer, size_t bytes)
 {
 	void *host = NULL;
 
-	if (how != BY_CPU)
+	if (writer != BY_CPU)
 		return app_alloc(bytes);
 	APP_MUST(cuMemHostAlloc(&host, bytes, 0));
 	return (CUdeviceptr)(uintptr_t)host;
 }
 
-static void put(enum how how, CUdeviceptr ptr)
+static void put(enum writer writer, CUdeviceptr ptr)
 {
-	if (how == BY_CPU)
+	if (writer == BY_CPU)
 		app_result("free", cuMemFreeHost((void *)(uintptr_t)ptr));
 	else
 		app_result("free", cuMemFree_v2(ptr));
 }
 
 /* Writes four bytes. */
-static void hit(enum how how, CUdeviceptr ptr)
+static void write_wrong_word(enum writer writer, CUdeviceptr ptr)
 {
 	const uint32_t wrong = WRONG;
 
-	if (how == BY_COPY)
+	if (writer == BY_COPY)
 		APP_MUST(cuMemcpyHtoD_v2(ptr, &wrong, sizeof(wrong)));
-	else if (how == BY_KERNEL)
+	else if (writer == BY_KERNEL)
 		app_fill(NULL, ptr, sizeof(wrong), wrong);
 	else
 		*(volatile uint32_t *)(uintptr_t)ptr = wrong;
 }
 
-static void after_free(enum how how)
+static void after_free(enum writer writer)
 {
 	app_start();
 	for (size_t i = 0; i < LENGTH(sizes); i++) {
-		CUdeviceptr ptr = get(how, sizes[i]);
+		CUdeviceptr ptr = get(writer, sizes[i]);
 
-		put(how, ptr);
-		hit(how, ptr + 16);
+		put(writer, ptr);
+		write_wrong_word(writer, ptr + 16);
 		APP_MUST(cuCtxSynchronize());
-		put(how, get(how, sizes[i]));
+		put(writer, get(writer, sizes[i]));
 	}
 	app_pause("end");
 }
 
 /* Writes next to a block, then frees the block. The write may not have completed by then. */
-static void around(enum how how, bool is_before)
+static void around(enum writer writer, bool is_before)
 {
 	app_start();
 	for (size_t i = 0; i < LENGTH(sizes); i++) {
-		CUdeviceptr ptr = get(how, sizes[i]);
+		CUdeviceptr ptr = get(writer, sizes[i]);
 
-		hit(how, is_before ? ptr - 4 : ptr + sizes[i]);
-		put(how, ptr);
+		write_wrong_word(writer, is_before ? ptr - 4 : ptr + sizes[i]);
+		put(writer, ptr);
 	}
 	app_pause("end");
 }
@@ -127,14 +127,14 @@ static void unseen(void)
 	host = get(BY_CPU, 1000);
 	freed = get(BY_COPY, 3 * MIB);
 	put(BY_COPY, freed);
-	app_pause("before");
-	hit(BY_COPY, held + 1004);
-	hit(BY_CPU, host + 1000);
-	hit(BY_COPY, freed + 2 * MIB);
-	hit(BY_COPY, freed + 8);
+	app_pause("free below");
+	write_wrong_word(BY_COPY, held + 1004);
+	write_wrong_word(BY_CPU, host + 1000);
+	write_wrong_word(BY_COPY, freed + 2 * MIB);
+	write_wrong_word(BY_COPY, freed + 8);
 	APP_MUST(cuCtxSynchronize());
-	app_pause("wrong");
-	app_pause("again");
+	app_pause("wrong words");
+	app_pause("free again");
 	put(BY_COPY, held);
 	put(BY_CPU, host);
 }
@@ -147,7 +147,7 @@ static void given_back(void)
 	app_start();
 	ptr = app_alloc(8 * MIB);
 	put(BY_COPY, ptr);
-	hit(BY_COPY, ptr + 4);
+	write_wrong_word(BY_COPY, ptr + 4);
 	APP_MUST(cuCtxSynchronize());
 	app_pause("reclaim");
 	app_pause("end");
@@ -160,7 +160,7 @@ static void often(void)
 	for (int i = 0; i < 100; i++) {
 		CUdeviceptr ptr = app_alloc(1000);
 
-		hit(BY_COPY, ptr + 1000);
+		write_wrong_word(BY_COPY, ptr + 1000);
 		APP_MUST(cuMemFree_v2(ptr));
 	}
 	app_pause("end");
@@ -178,7 +178,7 @@ static void capture(void)
 	freed = app_alloc(1000);
 	ptr = app_alloc(1000);
 	APP_MUST(cuMemFree_v2(ptr));
-	hit(BY_COPY, freed + 1000);
+	write_wrong_word(BY_COPY, freed + 1000);
 	APP_MUST(cuCtxSynchronize());
 	app_result("begin", cuStreamBeginCapture_v2(stream, 0));
 	app_fill(stream, freed, 1000, 1);
@@ -205,10 +205,10 @@ static void exact(void)
 		APP_MUST(cuMemGetAddressRange_v2(&base, &bytes, ptr + asked[i] / 2));
 		app_say("range", "%d %zu", base == ptr, bytes);
 		app_result("aligned", ptr % 512 == 0);
-		app_result("interior", cuMemFree_v2(ptr + 256));
-		app_result("before", cuMemFree_v2(ptr - 512));
+		app_result("free inside", cuMemFree_v2(ptr + 256));
+		app_result("free below", cuMemFree_v2(ptr - 512));
 		app_result("free", cuMemFree_v2(ptr));
-		app_result("again", cuMemFree_v2(ptr));
+		app_result("free again", cuMemFree_v2(ptr));
 	}
 }
 
@@ -240,7 +240,7 @@ static void innocent(void)
 		app_fill(stream, kept[n], bytes[n], n);
 		APP_MUST(cuStreamSynchronize(stream));
 	}
-	app_result("wrong", (int)wrong);
+	app_result("wrong words", (int)wrong);
 	app_pause("end");
 }
 
@@ -253,7 +253,7 @@ static uint64_t now_ns(void)
 }
 
 /* Prints the time of a pair of an allocation and a free. The first pairs, which may not be typical, do not count. */
-static void print_cost(enum how how, size_t bytes)
+static void print_cost(enum writer writer, size_t bytes)
 {
 	enum { FIRST = 3, MOST = 200 };
 	uint64_t start = 0, spent = 0;
@@ -264,14 +264,14 @@ static void print_cost(enum how how, size_t bytes)
 
 		if (n == FIRST)
 			start = now_ns();
-		ptr = get(how, bytes);
-		if (how == BY_CPU)
+		ptr = get(writer, bytes);
+		if (writer == BY_CPU)
 			APP_MUST(cuMemFreeHost((void *)(uintptr_t)ptr));
 		else
 			APP_MUST(cuMemFree_v2(ptr));
 		spent = n >= FIRST ? now_ns() - start : 0;
 	}
-	printf("cost memory=%s bytes=%zu ns=%llu\n", how == BY_CPU ? "pinned" : "device", bytes,
+	printf("cost memory=%s bytes=%zu ns=%llu\n", writer == BY_CPU ? "pinned" : "device", bytes,
 		(unsigned long long)(spent / (n - FIRST)));
 }
 

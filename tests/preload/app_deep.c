@@ -103,7 +103,7 @@ static void write_late(CUstream slow, CUstream quick)
 	}
 	APP_MUST(cuCtxSynchronize());
 	printf("wrong words: %zu\n", wrong);
-	app_tell_driver();
+	app_report_driver();
 }
 
 static void set(void)

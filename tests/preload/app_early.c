@@ -9,7 +9,7 @@ static void early(void)
 	lib_early();
 	app_start();
 	APP_MUST(cuMemFree_v2(app_alloc(MIB)));
-	app_tell_driver();
+	app_report_driver();
 }
 
 const struct app_scenario app_scenarios[] = {

@@ -23,7 +23,7 @@ typedef int pthread_create_fn(pthread_t *, const pthread_attr_t *, void *(*)(voi
 
 static _Atomic bool is_gate_closed;
 static _Thread_local bool is_main;
-static _Atomic unsigned n_registered, n_registered_here, n_enlarged_here;
+static _Atomic unsigned n_registered, n_registered_by_main, n_enlarged_by_main;
 static int table_size; /* size of the table of descriptors */
 
 struct gated {
@@ -64,28 +64,28 @@ __attribute__((visibility("default"))) long syscall(long number, ...)
 		words[i] = va_arg(args, long);
 	va_end(args);
 	if (number == SYS_membarrier && words[0] == MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) {
-		atomic_fetch_add(&n_registered_here, is_main);
+		atomic_fetch_add(&n_registered_by_main, is_main);
 		atomic_fetch_add(&n_registered, 1);
 	}
 	return real(number, words[0], words[1], words[2], words[3], words[4], words[5]);
 }
 
 /* Interposed under both names that a caller may have been compiled to. */
-int seen_fcntl(int fd, int command, long arg) __asm__("fcntl64") __attribute__((visibility("default")));
-int seen_fcntl_32(int fd, int command, long arg) __asm__("fcntl") __attribute__((visibility("default")));
+int counted_fcntl(int fd, int command, long arg) __asm__("fcntl64") __attribute__((visibility("default")));
+int counted_fcntl_32(int fd, int command, long arg) __asm__("fcntl") __attribute__((visibility("default")));
 
-int seen_fcntl(int fd, int command, long arg)
+int counted_fcntl(int fd, int command, long arg)
 {
 	int (*real)(int, int, long) = (int (*)(int, int, long))dlsym(RTLD_NEXT, "fcntl");
 
 	if (command == F_DUPFD_CLOEXEC && is_main && arg >= table_size)
-		atomic_fetch_add(&n_enlarged_here, 1);
+		atomic_fetch_add(&n_enlarged_by_main, 1);
 	return real(fd, command, arg);
 }
 
-int seen_fcntl_32(int fd, int command, long arg)
+int counted_fcntl_32(int fd, int command, long arg)
 {
-	return seen_fcntl(fd, command, arg);
+	return counted_fcntl(fd, command, arg);
 }
 
 static int read_table_size(void)
@@ -106,7 +106,7 @@ static void start_first(void)
 	is_main = true;
 	table_size = read_table_size();
 	app_start();
-	app_fact("table", (uint64_t)table_size);
+	app_fact("table size", (uint64_t)table_size);
 }
 
 /* No thread of gpupool runs before the calls have returned. */
@@ -120,12 +120,12 @@ static void start_up(void)
 	APP_MUST(cuMemFree_v2(ptr));
 	ptr = app_alloc(KIB);
 	APP_MUST(cuMemFree_v2(ptr));
-	app_fact("registered before", atomic_load(&n_registered));
+	app_fact("registered at first", atomic_load(&n_registered));
 	atomic_store(&is_gate_closed, false);
 	while (!atomic_load(&n_registered))
 		sched_yield();
-	app_fact("registered here", atomic_load(&n_registered_here));
-	app_fact("table enlarged here", atomic_load(&n_enlarged_here));
+	app_fact("registered by the main thread", atomic_load(&n_registered_by_main));
+	app_fact("table enlarged by the main thread", atomic_load(&n_enlarged_by_main));
 	ptr = app_alloc(KIB);
 	APP_MUST(cuMemFree_v2(ptr));
 }

@@ -25,7 +25,7 @@ static CUstream launching, other;
 static CUgraphExec graph;
 static uint32_t *flag;
 
-static CUdeviceptr take(const struct memory *memory)
+static CUdeviceptr alloc_memory(const struct memory *memory)
 {
 	void *host;
 
@@ -35,7 +35,7 @@ static CUdeviceptr take(const struct memory *memory)
 	return (uintptr_t)host;
 }
 
-static void give(const struct memory *memory, CUdeviceptr ptr)
+static void free_memory(const struct memory *memory, CUdeviceptr ptr)
 {
 	if (memory->is_pinned)
 		APP_MUST(cuMemFreeHost((void *)(uintptr_t)ptr));
@@ -49,11 +49,11 @@ static void give(const struct memory *memory, CUdeviceptr ptr)
 static void record_fences(bool is_pinned)
 {
 	const struct memory large = {.bytes = LARGE, .is_pinned = is_pinned};
-	CUdeviceptr first = take(&large), second = take(&large);
+	CUdeviceptr first = alloc_memory(&large), second = alloc_memory(&large);
 
-	give(&large, first);
+	free_memory(&large, first);
 	APP_MUST(cuCtxSynchronize());
-	give(&large, second);
+	free_memory(&large, second);
 }
 
 static void prepare(const struct memory *memory, CUdeviceptr block)
@@ -91,9 +91,9 @@ static size_t reuse(const struct memory *memory, CUdeviceptr freed, pthread_t la
 	CUdeviceptr owners[N_OWNERS];
 	size_t n_wrong = 0;
 
-	give(memory, freed);
+	free_memory(memory, freed);
 	for (uint32_t i = 0; i < N_OWNERS; i++) {
-		owners[i] = take(memory);
+		owners[i] = alloc_memory(memory);
 		app_fill(other, owners[i], TOUCHED, i);
 	}
 	app_release_calls();
@@ -111,7 +111,7 @@ static void run(size_t bytes, bool is_pinned, bool records_before_submission)
 	CUdeviceptr block;
 
 	app_start();
-	block = take(&memory);
+	block = alloc_memory(&memory);
 	prepare(&memory, block);
 	if (records_before_submission)
 		app_stop_calls("cuGraphLaunch", false);
@@ -126,7 +126,7 @@ static void run(size_t bytes, bool is_pinned, bool records_before_submission)
 	await_flag();
 	app_await_stopped_call();
 	printf("wrong words: %zu\n", reuse(&memory, block, launcher));
-	app_tell_driver();
+	app_report_driver();
 }
 
 static void large_returning(void)

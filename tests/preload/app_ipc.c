@@ -90,7 +90,7 @@ static void many_importer(void)
 		app_result("readable", app_is_readable(ptr[i]));
 	app_go();
 	app_result("wrong words at the exporter's", (int)app_take_number());
-	app_result("damaged words there", (int)app_take_number());
+	app_result("damaged words at the exporter's", (int)app_take_number());
 }
 
 /* Exports two blocks that may share a segment. */
@@ -112,7 +112,7 @@ static void twice_importer(void)
 
 	app_take_handle();
 	app_result("the same address", app_open(handle) == ptr);
-	app_result("by the older function", cuIpcOpenMemHandle(&again, handle, LAZY));
+	app_result("open by the older function", cuIpcOpenMemHandle(&again, handle, LAZY));
 	app_result("the same address", again == ptr);
 	for (unsigned i = 0; i < 4; i++) {
 		app_result("readable", app_is_readable(ptr));
@@ -123,7 +123,7 @@ static void twice_importer(void)
 	app_result("close in the middle", cuIpcCloseMemHandle(ptr + 512));
 	app_result("free", cuMemFree_v2(ptr));
 	app_result("free in a stream", cuMemFreeAsync(ptr, NULL));
-	app_result("pass on", cuIpcGetMemHandle(&handle, ptr));
+	app_result("export of an opened block", cuIpcGetMemHandle(&handle, ptr));
 	app_result("still readable", app_is_readable(ptr));
 	app_go();
 }
@@ -146,7 +146,7 @@ static void neighbours_importer(void)
 	app_go();
 }
 
-static void tell_about(CUdeviceptr ptr, size_t bytes)
+static void report_attributes(CUdeviceptr ptr, size_t bytes)
 {
 	CUdeviceptr base = 0, start = 0;
 	size_t size = 0, range = 0;
@@ -159,23 +159,23 @@ static void tell_about(CUdeviceptr ptr, size_t bytes)
 	APP_MUST(cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, ptr));
 	APP_MUST(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, ptr));
 	APP_MUST(cuPointerGetAttribute(&ctx, CU_POINTER_ATTRIBUTE_CONTEXT, ptr));
-	app_say("about", "base %d, holds %d, range %d %d, device %d, type %d, context %d", base == ptr, size >= bytes,
-		start == ptr, range == size, device, type, ctx == app_ctx);
+	app_say("attributes", "base %d, holds %d, range %d %d, device %d, type %d, context %d", base == ptr,
+		size >= bytes, start == ptr, range == size, device, type, ctx == app_ctx);
 }
 
 static void about_importer(void)
 {
 	CUdeviceptr ptr[2] = {app_open(app_take_handle()), app_open(app_take_handle())};
 
-	tell_about(ptr[0], MIB);
-	tell_about(ptr[1], MIB);
-	app_result("two ids", app_id_of(ptr[0]) != app_id_of(ptr[1]));
-	app_result("one id", app_id_of(ptr[0]) == app_id_of(ptr[0] + 4096));
+	report_attributes(ptr[0], MIB);
+	report_attributes(ptr[1], MIB);
+	app_result("neighbours have different ids", app_id_of(ptr[0]) != app_id_of(ptr[1]));
+	app_result("both ends have one id", app_id_of(ptr[0]) == app_id_of(ptr[0] + 4096));
 	app_result("differs from the id of an own block", app_id_of(app_alloc(MIB)) != app_id_of(ptr[0]));
 	APP_MUST(cuIpcCloseMemHandle(ptr[0]));
-	tell_about(ptr[1], MIB);
+	report_attributes(ptr[1], MIB);
 	APP_MUST(cuIpcCloseMemHandle(ptr[1]));
-	app_result("range once closed", cuMemGetAddressRange_v2(NULL, NULL, ptr[1]));
+	app_result("range after the close", cuMemGetAddressRange_v2(NULL, NULL, ptr[1]));
 	app_go();
 }
 
@@ -201,8 +201,8 @@ static void contexts_importer(void)
 	app_result("close", cuIpcCloseMemHandle(ptr));
 	app_result("open the block that was open at the reset, by the older function",
 		cuIpcOpenMemHandle(&ptr, handle, LAZY));
-	app_result("wrong words of it", app_wrong(ptr, MIB, BEFORE));
-	app_result("close it", cuIpcCloseMemHandle(ptr));
+	app_result("wrong words in that block", app_wrong(ptr, MIB, BEFORE));
+	app_result("close that block", cuIpcCloseMemHandle(ptr));
 	app_go();
 }
 
@@ -230,13 +230,13 @@ static void later_importer(void)
 {
 	CUdeviceptr ptr;
 
-	app_result("the first", app_try_open(app_take_handle()));
+	app_result("open of the first exported block", app_try_open(app_take_handle()));
 	for (unsigned i = 0; i < MANY; i++) {
 		ptr = app_open(app_take_handle());
 		app_result("wrong words", app_wrong(ptr, size_of(i), BEFORE + i));
 		app_result("close", cuIpcCloseMemHandle(ptr));
 	}
-	app_result("block from before the export", app_try_open(app_take_handle()));
+	app_result("open of a block from before the export", app_try_open(app_take_handle()));
 	app_go();
 }
 
@@ -261,7 +261,7 @@ static void own_importer(void)
 	app_result("open of an own block", (int)app_take_number());
 	app_result("open of an own large block", (int)app_take_number());
 	ptr = app_open(app_take_handle());
-	app_result("by its middle", (int)app_take_number());
+	app_result("open by an address in its middle", (int)app_take_number());
 	app_go();
 	app_result("while the block is open elsewhere", (int)app_take_number());
 	app_result("close of an own block", (int)app_take_number());
@@ -338,10 +338,10 @@ static void exchange_importer(void)
 	int misread, unseen;
 
 	exchange(&misread, &unseen);
-	app_result("misread here", misread);
-	app_result("unseen here", unseen);
-	app_result("misread there", (int)app_take_number());
-	app_result("unseen there", (int)app_take_number());
+	app_result("misread by the importer", misread);
+	app_result("exporter's writes missing", unseen);
+	app_result("misread by the exporter", (int)app_take_number());
+	app_result("importer's writes missing", (int)app_take_number());
 }
 
 static CUipcMemHandle all_handles[MANY];
@@ -381,7 +381,7 @@ static void threads_importer(void)
 	}
 	app_go();
 	app_result("wrong words at the exporter's", (int)app_take_number());
-	app_result("damaged words there", (int)app_take_number());
+	app_result("damaged words at the exporter's", (int)app_take_number());
 }
 
 /*
@@ -437,7 +437,7 @@ static void churn_importer(void)
 		damaged += app_wrong(ptr[i], size_of(i), BEFORE + i);
 	app_go();
 	app_result("damaged words", damaged);
-	app_result("unseen words at the exporter's", (int)app_take_number());
+	app_result("importer's writes missing", (int)app_take_number());
 }
 
 APP_PAIR(whole, whole_exporter, whole_importer)

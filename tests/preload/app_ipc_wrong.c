@@ -26,15 +26,15 @@ static void wrong_calls_importer(void)
 	CUipcMemHandle handle = app_take_handle();
 	CUdeviceptr ptr = 0;
 
-	app_result("no flags", cuIpcOpenMemHandle_v2(&ptr, handle, 0));
-	app_result("other flags", cuIpcOpenMemHandle_v2(&ptr, handle, 2));
+	app_result("open without flags", cuIpcOpenMemHandle_v2(&ptr, handle, 0));
+	app_result("open with unknown flags", cuIpcOpenMemHandle_v2(&ptr, handle, 2));
 	app_result("open with a NULL output", cuIpcOpenMemHandle_v2(NULL, handle, LAZY));
 	app_result("close of address 0", cuIpcCloseMemHandle(0));
 	app_result("handle with a NULL output", cuIpcGetMemHandle(NULL, app_alloc(MIB)));
 	APP_MUST(cuCtxSetCurrent(NULL));
-	app_result("no context", cuIpcOpenMemHandle_v2(&ptr, handle, LAZY));
+	app_result("open without a context", cuIpcOpenMemHandle_v2(&ptr, handle, LAZY));
 	APP_MUST(cuCtxSetCurrent(app_ctx));
-	app_result("and yet", app_try_open(handle));
+	app_result("open with valid arguments", app_try_open(handle));
 	app_go();
 }
 
@@ -119,8 +119,8 @@ static void again_importer(void)
 	app_result("open", app_try_open(handle));
 	app_go();
 	app_result("handle of a freed block", (int)app_take_number());
-	app_result("a new id", (int)app_take_number());
-	app_result("a new handle", (int)app_take_number());
+	app_result("new block has a new id", (int)app_take_number());
+	app_result("new block has a new handle", (int)app_take_number());
 	app_result("wrong words", app_wrong(app_open(app_take_handle()), 3 * MIB, BEFORE));
 	app_result("open of the old handle", app_try_open(handle));
 	app_go();
@@ -238,7 +238,7 @@ static void forged_importer(void)
 	app_fact("tried", n_tried);
 	app_fact("opened", n_opened);
 	app_fact("other codes", n_other_codes);
-	app_result("the valid handle", app_try_open(handle));
+	app_result("open of the valid handle", app_try_open(handle));
 	app_go();
 }
 
@@ -249,9 +249,9 @@ static void stranger_importer(void)
 
 	app_result("as the same user", app_try_open(handle));
 	if (geteuid() == 0)
-		app_result("become another", setuid(NOBODY));
+		app_result("setuid", setuid(NOBODY));
 	if (geteuid() == NOBODY)
-		app_result("as another", app_try_open(handle));
+		app_result("as another user", app_try_open(handle));
 	app_go();
 }
 
@@ -298,7 +298,7 @@ static void receive_line(int fd, char *line, size_t bytes)
 /* No segment is as large as these. */
 static const struct {
 	size_t offset, bytes;
-} lies[] = {{TIB, MIB}, {0, TIB}, {TIB, 1}, {SIZE_MAX - MIB, MIB}};
+} wrong_places[] = {{TIB, MIB}, {0, TIB}, {TIB, 1}, {SIZE_MAX - MIB, MIB}};
 
 static void liar_exporter(void)
 {
@@ -313,7 +313,7 @@ static void liar_exporter(void)
 		bind(liar, (struct sockaddr *)&address, sizeof(address)) || listen(liar, 1))
 		exit(79);
 	app_go();
-	for (unsigned i = 0; i < LENGTH(lies); i++) {
+	for (unsigned i = 0; i < LENGTH(wrong_places); i++) {
 		int client = accept(liar, NULL, NULL);
 
 		receive_line(client, request, sizeof(request));
@@ -323,7 +323,7 @@ static void liar_exporter(void)
 		if (!end)
 			exit(80);
 		snprintf(line + (end - line), sizeof(line) - (size_t)(end - line), "\"offset\":%zu,\"bytes\":%zu}\n",
-			lies[i].offset, lies[i].bytes);
+			wrong_places[i].offset, wrong_places[i].bytes);
 		send_text(client, line);
 		close(client);
 	}
@@ -335,7 +335,7 @@ static void liar_importer(void)
 	CUipcMemHandle handle = app_take_handle();
 
 	app_await();
-	for (unsigned i = 0; i < LENGTH(lies); i++)
+	for (unsigned i = 0; i < LENGTH(wrong_places); i++)
 		app_result("open", app_try_open(handle));
 	app_result("opened without being closed",
 		(int)app_calls("cuIpcOpenMemHandle_v2") - (int)app_calls("cuIpcCloseMemHandle"));

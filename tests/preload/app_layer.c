@@ -66,10 +66,10 @@ static void loop(void)
 	}
 	app_result("errno", errno);
 	app_result("last error", cudaPeekAtLastError());
-	app_result("taken", cudaGetLastError());
-	app_result("left", cudaPeekAtLastError());
+	app_result("last error, taken", cudaGetLastError());
+	app_result("last error after that", cudaPeekAtLastError());
 	app_fact("runtime", simgpu_runtime_calls());
-	app_tell_driver();
+	app_report_driver();
 	app_pause("loop");
 }
 
@@ -106,10 +106,10 @@ static void waiting(void)
 	APP_MUST(cuMemAlloc_v2(&other, 4096));
 	APP_MUST(cudaMemsetAsync(large, 1, 64 * MIB, NULL));
 	APP_MUST(cudaFree(ptr));
-	app_fact("goes on", cuStreamQuery(NULL) != CUDA_SUCCESS);
+	app_fact("work runs after the free", cuStreamQuery(NULL) != CUDA_SUCCESS);
 	APP_MUST(cudaMemsetAsync(large, 2, 64 * MIB, NULL));
 	APP_MUST(cuMemFree_v2(other));
-	app_fact("goes on after the driver's free", cuStreamQuery(NULL) != CUDA_SUCCESS);
+	app_fact("work runs after the driver's free", cuStreamQuery(NULL) != CUDA_SUCCESS);
 }
 
 /* Returns how many freed blocks are handed out again while the GPU still fills them. */
@@ -133,11 +133,11 @@ static void library(void)
 {
 	const char *name = getenv("APP_LIBRARY");
 
-	app_fact("reused before", count_reused_while_busy());
+	app_fact("reused before dlopen", count_reused_while_busy());
 	if (!name || !dlopen(name, RTLD_NOW))
 		exit(73);
 	printf("loaded\n");
-	app_fact("reused then", count_reused_while_busy());
+	app_fact("reused after dlopen", count_reused_while_busy());
 }
 
 /* Uses pinned memory and no device memory. */
@@ -254,7 +254,7 @@ static void contexts(void)
 		app_result("free in the other context", cudaFree(ptr));
 	}
 	APP_MUST(cuCtxDestroy_v2(own));
-	app_result("gone", cudaFree(ptr));
+	app_result("free after the end of the context", cudaFree(ptr));
 	APP_MUST(cuCtxSetCurrent(primary));
 	churn(ROUNDS, 3);
 	print_is_owner("primary", primary);
@@ -332,7 +332,7 @@ static void pushed_by_cuda_2(void)
 	APP_MUST(cuCtxDestroy_v2(gone));
 	APP_MUST(cuCtxCreate_v2(&own, 0, 0));
 	churn_by_driver();
-	app_result("pushed", cuCtxPushCurrent(gone));
+	app_result("push of a destroyed context", cuCtxPushCurrent(gone));
 	app_result("malloc in the destroyed context", cuMemAlloc_v2(&ptr, 4096));
 }
 
@@ -365,7 +365,7 @@ static void devices(void)
 	}
 }
 
-static uint64_t questions_of(unsigned seed)
+static uint64_t count_context_queries(unsigned seed)
 {
 	uint64_t before = app_calls("cuCtxGetCurrent");
 
@@ -375,22 +375,22 @@ static uint64_t questions_of(unsigned seed)
 }
 
 /* Reports how many times the driver is asked which context is current. */
-static void questions(void)
+static void context_queries(void)
 {
-	(void)questions_of(9);
-	app_fact("questions", questions_of(9));
+	(void)count_context_queries(9);
+	app_fact("context queries", count_context_queries(9));
 	APP_MUST(cudaSetDevice(1));
 	churn(LIVE, 10);
 	APP_MUST(cudaSetDevice(0));
-	app_fact("questions with two devices", questions_of(9));
+	app_fact("context queries with two devices", count_context_queries(9));
 }
 
 /* A caller that looks up a function with RTLD_NEXT bypasses all interposers and may switch contexts unseen. */
-static void questions_next(void)
+static void context_queries_next(void)
 {
-	(void)questions_of(9);
+	(void)count_context_queries(9);
 	(void)dlsym(RTLD_NEXT, "cuCtxSetCurrent");
-	app_fact("questions", questions_of(9));
+	app_fact("context queries", count_context_queries(9));
 }
 
 /* Returns a function of the driver, by a lookup that no interposer sees. */
@@ -414,7 +414,7 @@ static void made_unseen(void)
 	APP_MUST(create(&own, 0, 0));
 	APP_MUST(cudaFree(take(3 * MIB)));
 	print_is_owner("own", own);
-	app_fact("questions", questions_of(9));
+	app_fact("context queries", count_context_queries(9));
 }
 
 static void popped_unseen(void)
@@ -429,18 +429,18 @@ static void popped_unseen(void)
 	APP_MUST(pop(&popped));
 	app_result("without a context", cuMemAlloc_v2(&ptr, 3 * MIB));
 	APP_MUST(push(popped));
-	app_fact("questions", questions_of(9));
+	app_fact("context queries", count_context_queries(9));
 }
 
 /*
  * A library that is opened with RTLD_DEEPBIND finds the driver in its own scope first and may switch contexts unseen.
  */
-static void questions_behind(void)
+static void context_queries_behind(void)
 {
-	(void)questions_of(9);
+	(void)count_context_queries(9);
 	if (!dlopen("libm.so.6", RTLD_NOW | RTLD_DEEPBIND))
 		exit(72);
-	app_fact("questions", questions_of(9));
+	app_fact("context queries", count_context_queries(9));
 }
 
 static _Atomic bool is_over;
@@ -480,7 +480,7 @@ static void reset(void)
 	(void)cudaDeviceReset();
 	(void)cudaGetLastError();
 	churn(ROUNDS, 4);
-	app_result("works again", cudaGetLastError());
+	app_result("last error after the resets", cudaGetLastError());
 }
 
 static void *churn_in_thread(void *arg)
@@ -597,9 +597,9 @@ const struct app_scenario app_scenarios[] = {
 	{"popped", popped},
 	{"popped-by-cuda-2", popped_by_cuda_2},
 	{"devices", devices},
-	{"questions", questions},
-	{"questions-next", questions_next},
-	{"questions-behind", questions_behind},
+	{"context-queries", context_queries},
+	{"context-queries-next", context_queries_next},
+	{"context-queries-behind", context_queries_behind},
 	{"made-unseen", made_unseen},
 	{"popped-unseen", popped_unseen},
 	{"reset", reset},

@@ -46,18 +46,18 @@ static void early(void)
 	app_start();
 	request_from_driver();
 	app_pause("loaded");
-	report_apart("apart then");
+	report_apart("separate after dlopen");
 }
 
 static void late(void)
 {
 	app_start();
-	report_apart("apart at first");
+	report_apart("separate before dlopen");
 	app_pause("not loaded");
 	load();
 	request_from_driver();
 	app_pause("loaded");
-	report_apart("apart then");
+	report_apart("separate after dlopen");
 }
 
 /* Returns how many of ROUNDS freed blocks are handed out again while a kernel still writes to them. */
@@ -82,9 +82,9 @@ static unsigned count_reused_while_busy(void)
 static void warm(void)
 {
 	app_start();
-	app_fact("reused before", count_reused_while_busy());
+	app_fact("reused before dlopen", count_reused_while_busy());
 	load();
-	app_fact("reused then", count_reused_while_busy());
+	app_fact("reused after dlopen", count_reused_while_busy());
 }
 
 static void *load_in_thread(void *unused)
@@ -99,10 +99,10 @@ static void warm_in_thread(void)
 	pthread_t thread;
 
 	app_start();
-	app_fact("reused before", count_reused_while_busy());
+	app_fact("reused before dlopen", count_reused_while_busy());
 	APP_MUST(pthread_create(&thread, NULL, load_in_thread, NULL));
 	APP_MUST(pthread_join(thread, NULL));
-	app_fact("reused then", count_reused_while_busy());
+	app_fact("reused after dlopen", count_reused_while_busy());
 }
 
 const struct app_scenario app_scenarios[] = {

@@ -82,7 +82,7 @@ static void first(void)
 	app_result("malloc", cuMemAlloc_v2(&ptr, MIB));
 	app_result("free", cuMemFree_v2(ptr));
 	app_result("malloc again", cuMemAlloc_v2(&ptr, MIB));
-	app_tell_driver();
+	app_report_driver();
 }
 
 const struct app_scenario app_scenarios[] = {

@@ -47,7 +47,7 @@ static void without_cuda(void)
 		printf("next %d", dlsym(RTLD_NEXT, names[i]) != NULL);
 		printf(", error %d\n", dlerror() != NULL);
 	}
-	printf("a driver %d\n", dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD) != NULL);
+	printf("a driver is loaded %d\n", dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD) != NULL);
 }
 
 /* RTLD_NEXT means: after the library that asks. */

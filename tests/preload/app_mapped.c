@@ -66,7 +66,7 @@ static void moves(void)
 		wrong += run_round(stream, round);
 	app_say("wrong words", "%zu", wrong);
 	app_pause("moves");
-	app_tell_driver();
+	app_report_driver();
 }
 
 /* Mapped memory does not end with a context, so the pool has to release it. */
@@ -86,7 +86,7 @@ static void ends(void)
 	}
 	APP_MUST(cuMemGetInfo_v2(&after, &total));
 	app_result("all is back", before == after);
-	app_tell_driver();
+	app_report_driver();
 }
 
 const struct app_scenario app_scenarios[] = {

@@ -84,7 +84,7 @@ static void loop(void)
 	app_fact("allocs", allocs);
 	app_fact("pid", (uint64_t)getpid());
 	app_pause("loop");
-	app_tell_driver();
+	app_report_driver();
 }
 
 static void frees(void)
@@ -104,9 +104,9 @@ static void frees(void)
 	app_result("free at an odd address", cuMemFree_v2(large + 1));
 	app_result("free as pinned", cuMemFreeHost((void *)(uintptr_t)large));
 	app_result("free of the small block", cuMemFree_v2(small));
-	app_result("again", cuMemFree_v2(small));
+	app_result("free of the small block again", cuMemFree_v2(small));
 	app_result("free of the large block", cuMemFree_v2(large));
-	app_result("again", cuMemFree_v2(large));
+	app_result("free of the large block again", cuMemFree_v2(large));
 	app_result("free inside a freed block", cuMemFree_v2(large + MIB));
 	app_fill(NULL, neighbour, 1000, 7);
 	app_result("wrong words in the neighbour", (int)app_count_wrong(NULL, neighbour, 1000, 7));
@@ -121,11 +121,11 @@ static void pinned_frees(void)
 	app_start();
 	APP_MUST(cuMemHostAlloc(&ptr, 3 * MIB, 0));
 	app_result("free of NULL", cuMemFreeHost(NULL));
-	app_result("free of the heap's", cuMemFreeHost(heap));
-	app_result("free inside", cuMemFreeHost((char *)ptr + MIB));
+	app_result("free of heap memory", cuMemFreeHost(heap));
+	app_result("free inside the block", cuMemFreeHost((char *)ptr + MIB));
 	app_result("free as device memory", cuMemFree_v2((CUdeviceptr)(uintptr_t)ptr));
 	app_result("free", cuMemFreeHost(ptr));
-	app_result("again", cuMemFreeHost(ptr));
+	app_result("free again", cuMemFreeHost(ptr));
 	free(heap);
 }
 
@@ -225,9 +225,9 @@ static void mixed(void)
 	}
 	ptr = app_alloc(MIB);
 	app_result("cuMemFreeAsync", cuMemFreeAsync(ptr, stream));
-	app_result("then cuMemFree", cuMemFree_v2(ptr));
+	app_result("cuMemFree after cuMemFreeAsync", cuMemFree_v2(ptr));
 	APP_MUST(cuCtxSynchronize());
-	app_tell_driver();
+	app_report_driver();
 }
 
 static void pitch(void)
@@ -263,19 +263,19 @@ static void pinned(void)
 
 		APP_MUST(cuMemHostAlloc((void **)&words, 64 * KIB + i, flags));
 		app_result("flags of cuMemHostAlloc", cuMemHostGetFlags(&seen, words));
-		printf("asked %u, got %u\n", flags, seen);
+		printf("requested flags %u, reported flags %u\n", flags, seen);
 		words[0] = i;
 		APP_MUST(cuMemcpyHtoD_v2(device, words, 64 * KIB));
 		words[0] = 0;
 		APP_MUST(cuMemcpyDtoH_v2(words, device, 64 * KIB));
-		app_result("word", (int)words[0]);
+		app_result("word after the copies", (int)words[0]);
 		APP_MUST(cuMemFreeHost(words));
 		APP_MUST(cuMemAllocHost_v2((void **)&words, 64 * KIB));
 		APP_MUST(cuMemHostGetFlags(&seen, words));
 		app_result("flags of cuMemAllocHost", (int)seen);
 		APP_MUST(cuMemFreeHost(words));
 	}
-	app_tell_driver();
+	app_report_driver();
 }
 
 /* Without the library these calls would leave errno alone, so they must do so with it. */

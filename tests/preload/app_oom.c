@@ -26,7 +26,7 @@ static unsigned fill_up(size_t bytes)
 		n += !r;
 	}
 	if (r)
-		app_result("full", r);
+		app_result("refused with", r);
 	return n;
 }
 
@@ -205,12 +205,12 @@ static void limit(void)
 	while (n < MANY && !cuMemAlloc_v2(&blocks[n], 2 * MIB))
 		n++;
 	app_fact("blocks", n);
-	app_fact("more", (uint64_t)cuMemAlloc_v2(&ptr, 4 * MIB));
+	app_fact("4 MiB more", (uint64_t)cuMemAlloc_v2(&ptr, 4 * MIB));
 	app_fact("managed", (uint64_t)cuMemAllocManaged(&managed_ptr, 64 * MIB, 1));
 	APP_MUST(cuMemGetInfo_v2(&free_bytes, NULL));
 	app_fact("free when full", free_bytes);
 	free_blocks(n);
-	app_fact("after", (uint64_t)cuMemAlloc_v2(&ptr, 32 * MIB));
+	app_fact("alloc after the frees", (uint64_t)cuMemAlloc_v2(&ptr, 32 * MIB));
 	app_fact("pinned", (uint64_t)cuMemHostAlloc(&host, 64 * MIB, 0));
 	app_pause("limit");
 	printf("done\n");

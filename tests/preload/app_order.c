@@ -37,7 +37,7 @@ static void reuse_busy(void (*write)(CUstream stream, CUdeviceptr ptr))
 	write(stream, new);
 	APP_MUST(cuCtxSynchronize());
 	printf("wrong words: %zu\n", app_count_wrong(stream, new, touched, 1));
-	app_tell_driver();
+	app_report_driver();
 }
 
 static void set_directly(CUstream stream, CUdeviceptr ptr)
@@ -121,7 +121,7 @@ static void early_unseen(void)
 	fill_early_unseen(NULL, new);
 	APP_MUST(cuCtxSynchronize());
 	printf("wrong words: %zu\n", app_count_wrong(NULL, new, touched, 1));
-	app_tell_driver();
+	app_report_driver();
 }
 
 /* The body of two threads, of which the second starts after the first has ended. Neither creates a stream. */
@@ -148,7 +148,7 @@ static void two_threads(void)
 	APP_MUST(pthread_create(&thread, NULL, loop, &wrong));
 	APP_MUST(pthread_join(thread, NULL));
 	printf("wrong words: %zu\n", wrong);
-	app_tell_driver();
+	app_report_driver();
 }
 
 /* Threads that work in serial mode while two other threads end it at the same time. */
@@ -201,7 +201,7 @@ static void beside_threads(void)
 		sum += wrong[i];
 	}
 	printf("wrong words: %zu\n", sum);
-	app_tell_driver();
+	app_report_driver();
 }
 
 const struct app_scenario app_scenarios[] = {

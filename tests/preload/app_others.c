@@ -56,7 +56,7 @@ static void report_and_wait(void)
 		exit(71);
 }
 
-static void hoard(unsigned n)
+static void fill_cache(unsigned n)
 {
 	app_start();
 	hold(n);
@@ -64,14 +64,14 @@ static void hoard(unsigned n)
 	report_and_wait();
 }
 
-static void hoard_much(void)
+static void cache_much(void)
 {
-	hoard(75);
+	fill_cache(75);
 }
 
-static void hoard_some(void)
+static void cache_some(void)
 {
-	hoard(35);
+	fill_cache(35);
 }
 
 /* Holds memory, and caches none. */
@@ -146,7 +146,7 @@ static void finish(struct child *child)
 	app_fact("child", (uint64_t)status);
 }
 
-static CUresult ask_for(size_t bytes)
+static CUresult request(size_t bytes)
 {
 	CUdeviceptr ptr;
 	CUresult r = cuMemAlloc_v2(&ptr, bytes);
@@ -156,32 +156,32 @@ static CUresult ask_for(size_t bytes)
 	return r;
 }
 
-static void gives(void)
+static void releases(void)
 {
-	struct child child = start("hoard-much");
+	struct child child = start("cache-much");
 
 	app_start();
 	app_fact("child's pid", (uint64_t)child.pid);
-	app_fact("asked", (uint64_t)ask_for(700 * MIB));
+	app_fact("large request", (uint64_t)request(700 * MIB));
 	app_fact("own pid", (uint64_t)getpid());
-	app_pause("gave");
+	app_pause("released");
 	finish(&child);
 }
 
-static void has_nothing(void)
+static void nothing_cached(void)
 {
-	struct child child = start("keep");
+	struct child child = start("hold");
 
 	app_start();
-	app_fact("asked", (uint64_t)ask_for(700 * MIB));
+	app_fact("large request", (uint64_t)request(700 * MIB));
 	app_fact("own pid", (uint64_t)getpid());
-	app_pause("kept");
+	app_pause("held");
 	finish(&child);
 }
 
 static void stopped(void)
 {
-	struct child child = start("hoard-some"), other = start("hoard-some");
+	struct child child = start("cache-some"), other = start("cache-some");
 
 	app_start();
 	APP_MUST(kill(child.pid, SIGSTOP));
@@ -191,8 +191,8 @@ static void stopped(void)
 	 */
 	APP_MUST(waitpid(child.pid, NULL, WUNTRACED) != child.pid);
 	app_fact("stopped", (uint64_t)child.pid);
-	app_fact("asked", (uint64_t)ask_for(600 * MIB));
-	app_fact("asked again", (uint64_t)ask_for(600 * MIB));
+	app_fact("large request", (uint64_t)request(600 * MIB));
+	app_fact("second large request", (uint64_t)request(600 * MIB));
 	app_fact("own pid", (uint64_t)getpid());
 	app_pause("stopped");
 	APP_MUST(kill(child.pid, SIGCONT));
@@ -200,20 +200,20 @@ static void stopped(void)
 	finish(&other);
 }
 
-static void ended(void)
+static void killed(void)
 {
-	struct child child = start("hoard-much");
+	struct child child = start("cache-much");
 
 	app_start();
 	APP_MUST(kill(child.pid, SIGKILL));
 	/* The killed process leaves its socket behind. */
 	APP_MUST(waitpid(child.pid, NULL, 0) != child.pid);
-	app_fact("asked", (uint64_t)ask_for(700 * MIB));
+	app_fact("large request", (uint64_t)request(700 * MIB));
 	close(child.go_fd);
 	close(child.ready_fd);
 }
 
-static void both(void)
+static void ask_each_other(void)
 {
 	struct child child = start("greedy"), other = start("greedy");
 
@@ -235,7 +235,7 @@ static void contexts(void)
 	hold(75);
 	free_blocks(75);
 	APP_MUST(cuCtxCreate_v2(&other, 0, 0));
-	app_fact("asked", (uint64_t)cuMemAlloc_v2(&ptr, 700 * MIB));
+	app_fact("large request", (uint64_t)cuMemAlloc_v2(&ptr, 700 * MIB));
 	APP_MUST(cuMemHostAlloc(&host, 40 * MIB, 0));
 	APP_MUST(cuMemFreeHost(host));
 	APP_MUST(cuCtxSynchronize());
@@ -313,8 +313,8 @@ static void pretend(const char *text, bool ends)
 	APP_MUST(pthread_create(&thread, NULL, answer, NULL));
 	app_start();
 	hold(75);
-	app_fact("asked", (uint64_t)ask_for(700 * MIB));
-	app_fact("asked again", (uint64_t)ask_for(700 * MIB));
+	app_fact("large request", (uint64_t)request(700 * MIB));
+	app_fact("second large request", (uint64_t)request(700 * MIB));
 	shutdown(impostor.fd, SHUT_RDWR);
 	APP_MUST(pthread_join(thread, NULL));
 	app_fact("requests", impostor.asked);
@@ -331,17 +331,17 @@ static void hangs_up(void)
 	pretend(NULL, true);
 }
 
-static void lies(void)
+static void impossible_number(void)
 {
 	pretend("{\"schema\":\"gpupool.yield/1\",\"released_bytes\":99999999999999999999}\n", false);
 }
 
-static void boasts(void)
+static void overstates(void)
 {
 	pretend("{\"schema\":\"gpupool.yield/1\",\"released_bytes\":1073741824}\n", false);
 }
 
-static void babbles(void)
+static void endless_answer(void)
 {
 	static char text[4096];
 
@@ -371,7 +371,7 @@ static void become_nobody(void)
 	APP_MUST(setresuid(NOBODY, NOBODY, NOBODY));
 }
 
-static void hoard_as_nobody(void)
+static void cache_as_nobody(void)
 {
 	become_nobody();
 	hold(75);
@@ -379,32 +379,32 @@ static void hoard_as_nobody(void)
 	report_and_wait();
 }
 
-static void keep_as_nobody(void)
+static void hold_as_nobody(void)
 {
 	become_nobody();
 	hold(75);
 	report_and_wait();
 }
 
-static void ask_nobody(const char *scenario)
+static void request_beside_nobody(const char *scenario)
 {
 	struct child child = start(scenario);
 
 	app_start();
-	app_fact("asked", (uint64_t)ask_for(700 * MIB));
+	app_fact("large request", (uint64_t)request(700 * MIB));
 	app_fact("own pid", (uint64_t)getpid());
 	app_pause("asked");
 	finish(&child);
 }
 
-static void nobody_gives(void)
+static void nobody_releases(void)
 {
-	ask_nobody("hoard-as-nobody");
+	request_beside_nobody("cache-as-nobody");
 }
 
-static void nobody_has_nothing(void)
+static void nobody_nothing_cached(void)
 {
-	ask_nobody("keep-as-nobody");
+	request_beside_nobody("hold-as-nobody");
 }
 
 /* Another user's directory contains a link, at the socket name of a process, to a socket of root. */
@@ -426,7 +426,7 @@ static void nobody_links(void)
 	APP_MUST(pthread_create(&thread, NULL, answer, NULL));
 	app_start();
 	hold(75);
-	app_fact("asked", (uint64_t)ask_for(700 * MIB));
+	app_fact("large request", (uint64_t)request(700 * MIB));
 	shutdown(impostor.fd, SHUT_RDWR);
 	APP_MUST(pthread_join(thread, NULL));
 	app_fact("requests", impostor.asked);
@@ -449,7 +449,7 @@ static void foreign(void)
 	await(&child);
 	app_start();
 	hold(75);
-	app_fact("asked", (uint64_t)ask_for(700 * MIB));
+	app_fact("large request", (uint64_t)request(700 * MIB));
 	go_on(&child);
 	finish(&child);
 }
@@ -488,7 +488,7 @@ static _Noreturn void be_silent(const char *dir, unsigned n_names, uid_t uid, in
 }
 
 /* Starts n silent processes and runs out of memory three times. */
-static void ask_crowd(const char *dir, unsigned n, unsigned n_names, uid_t uid)
+static void request_beside_crowd(const char *dir, unsigned n, unsigned n_names, uid_t uid)
 {
 	struct child crowd[CROWD_MAX];
 	uint64_t asked = 0;
@@ -506,7 +506,7 @@ static void ask_crowd(const char *dir, unsigned n, unsigned n_names, uid_t uid)
 	app_start();
 	hold(75);
 	for (int i = 0; i < 3; i++)
-		app_fact("asked", (uint64_t)ask_for(700 * MIB));
+		app_fact("large request", (uint64_t)request(700 * MIB));
 	for (unsigned i = 0; i < n; i++) {
 		int status = -1;
 
@@ -517,52 +517,52 @@ static void ask_crowd(const char *dir, unsigned n, unsigned n_names, uid_t uid)
 	app_fact("connections", asked);
 }
 
-static void ask_crowd_of_nobody(unsigned n, unsigned n_names)
+static void request_beside_crowd_of_nobody(unsigned n, unsigned n_names)
 {
 	char dir[64];
 
 	snprintf(dir, sizeof(dir), "%s/gpupool-%d", getenv("TMPDIR"), NOBODY);
 	APP_MUST(mkdir(dir, 0700));
 	APP_MUST(chown(dir, NOBODY, NOBODY));
-	ask_crowd(dir, n, n_names, NOBODY);
+	request_beside_crowd(dir, n, n_names, NOBODY);
 }
 
 static void own_crowd(void)
 {
-	ask_crowd(getenv("GPUPOOL_RUNTIME_DIR"), CROWD_MAX, 1, geteuid());
+	request_beside_crowd(getenv("GPUPOOL_RUNTIME_DIR"), CROWD_MAX, 1, geteuid());
 }
 
 static void nobody_crowd(void)
 {
-	ask_crowd_of_nobody(12, 1);
+	request_beside_crowd_of_nobody(12, 1);
 }
 
 static void nobody_names(void)
 {
-	ask_crowd_of_nobody(1, NAMES_MAX);
+	request_beside_crowd_of_nobody(1, NAMES_MAX);
 }
 
 const struct app_scenario app_scenarios[] = {
-	{"babbles", babbles},
-	{"boasts", boasts},
-	{"both", both},
+	{"endless-answer", endless_answer},
+	{"overstates", overstates},
+	{"ask-each-other", ask_each_other},
 	{"bystander", bystander},
 	{"contexts", contexts},
-	{"ended", ended},
+	{"killed", killed},
 	{"foreign", foreign},
-	{"gives", gives},
+	{"releases", releases},
 	{"greedy", greedy},
 	{"hangs-up", hangs_up},
-	{"has-nothing", has_nothing},
-	{"hoard-as-nobody", hoard_as_nobody},
-	{"hoard-much", hoard_much},
-	{"hoard-some", hoard_some},
-	{"keep", keep},
-	{"keep-as-nobody", keep_as_nobody},
-	{"lies", lies},
+	{"nothing-cached", nothing_cached},
+	{"cache-as-nobody", cache_as_nobody},
+	{"cache-much", cache_much},
+	{"cache-some", cache_some},
+	{"hold", keep},
+	{"hold-as-nobody", hold_as_nobody},
+	{"impossible-number", impossible_number},
 	{"nobody-crowd", nobody_crowd},
-	{"nobody-gives", nobody_gives},
-	{"nobody-has-nothing", nobody_has_nothing},
+	{"nobody-releases", nobody_releases},
+	{"nobody-nothing-cached", nobody_nothing_cached},
 	{"nobody-links", nobody_links},
 	{"nobody-names", nobody_names},
 	{"own-crowd", own_crowd},

@@ -82,15 +82,15 @@ static void several(const char *one, const char *other)
 	app_result("wrong free", a.rt->release(&ptr));
 	churn(&a, ROUNDS);
 	churn(&b, ROUNDS);
-	print_error("the other's error", &b);
-	print_error("one's error", &a);
-	app_result("another's memory", b.rt->release(ptr));
-	app_result("once more", b.rt->release(ptr));
-	print_error("one's error", &a);
-	print_error("the other's error", &b);
-	app_result("too much", a.rt->alloc(&ptr, SIZE_MAX / 2));
-	print_error("the other's error", &b);
-	print_error("one's error", &a);
+	print_error("last error of the other", &b);
+	print_error("last error of the first", &a);
+	app_result("free of the other's memory", b.rt->release(ptr));
+	app_result("free again", b.rt->release(ptr));
+	print_error("last error of the first", &a);
+	print_error("last error of the other", &b);
+	app_result("malloc of too much", a.rt->alloc(&ptr, SIZE_MAX / 2));
+	print_error("last error of the other", &b);
+	print_error("last error of the first", &a);
 	report_calls(&a);
 	report_calls(&b);
 }
@@ -115,7 +115,7 @@ static void global(void)
 
 		churn(&plugin, ROUNDS);
 		app_result("wrong free", plugin.rt->release(&plugin));
-		print_error("its own error", &plugin);
+		print_error("last error of this runtime", &plugin);
 		report_calls(&plugin);
 	}
 	several("12", "13");
@@ -144,8 +144,8 @@ static void choose(const char *name)
 
 	for (int i = 0; i < 6; i++) {
 		APP_MUST(plugin.rt->set_device(i % 2));
-		print_device("after the choice", &plugin);
-		print_device("once more", &plugin);
+		print_device("device after the choice", &plugin);
+		print_device("device at the next call", &plugin);
 		churn(&plugin, ROUNDS);
 	}
 	report_calls(&plugin);
@@ -173,11 +173,11 @@ static void reopened(void)
 		churn(&plugin, ROUNDS / 4);
 		app_result("version", plugin.rt->version());
 		app_result("wrong free", plugin.rt->release(&ptr));
-		print_error("its own error", &plugin);
+		print_error("last error of this runtime", &plugin);
 		if (i == 7)
 			app_result("reset", plugin.rt->reset());
 		dlclose(plugin.handle);
-		app_result("gone", !dlopen("libcudart.so.12", RTLD_NOW | RTLD_NOLOAD));
+		app_result("runtime is unloaded", !dlopen("libcudart.so.12", RTLD_NOW | RTLD_NOLOAD));
 	}
 }
 
@@ -192,9 +192,9 @@ static void replaced(void)
 		dlclose(plugin.handle);
 		plugin = open_plugin("11");
 		APP_MUST(plugin.rt->set_device(1));
-		print_device("after the choice", &plugin);
+		print_device("device after the choice", &plugin);
 		APP_MUST(plugin.rt->set_device(0));
-		print_device("after another", &plugin);
+		print_device("device after another choice", &plugin);
 		dlclose(plugin.handle);
 	}
 }
@@ -233,8 +233,8 @@ static void absent(void)
 {
 	printf("%d %d %d\n", !dlsym(RTLD_DEFAULT, "cudaMalloc"), !dlsym(RTLD_NEXT, "cudaFree"),
 		!dlsym(dlopen(NULL, RTLD_NOW), "cudaHostAlloc"));
-	printf("said: %d\n", dlerror() != NULL);
-	printf("others: %d\n", !dlsym(RTLD_DEFAULT, "cudaGetLastError"));
+	printf("dlerror has a text: %d\n", dlerror() != NULL);
+	printf("cudaGetLastError is missing: %d\n", !dlsym(RTLD_DEFAULT, "cudaGetLastError"));
 }
 
 static void weak(void)
@@ -262,7 +262,7 @@ static void handles(void)
 		before = plugins[i].rt->calls();
 		APP_MUST(alloc[i](&ptr, 4096));
 		APP_MUST(release[i](ptr));
-		app_result("calls of its own", (int)(plugins[i].rt->calls() - before));
+		app_result("calls of its runtime", (int)(plugins[i].rt->calls() - before));
 	}
 	printf("one each: %d\n", alloc[0] != alloc[1] && release[0] != release[1]);
 }

@@ -47,7 +47,7 @@ static void fork_before(void)
 	wait_for(child);
 	app_start();
 	use_memory();
-	app_tell_driver();
+	app_report_driver();
 }
 
 static _Atomic bool is_over;

@@ -24,11 +24,12 @@ static void info(void)
 	APP_MUST(cuMemGetInfo_v2(&before, &total));
 	for (size_t i = 0; i < LENGTH(ptr); i++)
 		ptr[i] = app_alloc((i + 1) * 8 * MIB);
-	printf("taken %d\n", before - free_bytes() >= 288 * MIB && before - free_bytes() <= 320 * MIB);
+	printf("allocated memory is not free %d\n",
+		before - free_bytes() >= 288 * MIB && before - free_bytes() <= 320 * MIB);
 	for (size_t i = 0; i < LENGTH(ptr); i++)
 		APP_MUST(cuMemFree_v2(ptr[i]));
 	APP_MUST(cuCtxSynchronize());
-	printf("given back %d\n", before - free_bytes() <= 2 * MIB);
+	printf("freed memory is free again %d\n", before - free_bytes() <= 2 * MIB);
 	APP_MUST(cuMemGetInfo_v2(NULL, &after_total));
 	printf("total unchanged %d\n", total == after_total);
 	app_fact("total", total);
@@ -183,7 +184,7 @@ static void export(void)
 		on = 1;
 	}
 	app_pause("export");
-	app_tell_driver();
+	app_report_driver();
 }
 
 const struct app_scenario app_scenarios[] = {

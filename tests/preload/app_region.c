@@ -59,10 +59,10 @@ static void apart(void)
 		n_lost += status().misses - misses;
 	}
 	app_fact("shared", n_shared);
-	app_fact("lost", n_lost);
+	app_fact("misses on known sizes", n_lost);
 	app_fact("cached", status().cached_bytes + status().pending_bytes);
 	app_pause("apart");
-	app_tell_driver();
+	app_report_driver();
 }
 
 static void nest(void)
@@ -79,30 +79,30 @@ static void nest(void)
 	(void)gpupool_region_end();
 	app_fact("inner again", once(3 * MIB) == inner);
 	(void)gpupool_region_end();
-	app_fact("apart", inner != outer);
-	app_fact("the same", again == outer);
+	app_fact("inner differs from outer", inner != outer);
+	app_fact("same region again", again == outer);
 	app_fact("outer again", once(3 * MIB) == outer);
 	(void)gpupool_region_end();
 	app_fact("one end too many", (uint64_t)-gpupool_region_end());
 	/* Regions nest to any depth. */
 	for (int i = 0; i < 100; i++)
 		(void)gpupool_region_begin(i % 2 ? "inner" : "outer");
-	app_fact("deep", once(3 * MIB) == inner);
+	app_fact("inner at depth 100", once(3 * MIB) == inner);
 	for (int i = 0; i < 99; i++)
 		(void)gpupool_region_end();
-	app_fact("up again", once(3 * MIB) == outer);
+	app_fact("outer after 99 ends", once(3 * MIB) == outer);
 	(void)gpupool_region_end();
 	/* A function that calls itself stays in one region. */
 	for (int i = 0; i < 100000; i++)
 		(void)gpupool_region_begin("outer");
 	(void)gpupool_region_begin("inner");
-	app_fact("in a recursion", once(3 * MIB) == inner);
+	app_fact("inner in a recursion", once(3 * MIB) == inner);
 	(void)gpupool_region_end();
 	for (int i = 0; i < 99999; i++)
 		(void)gpupool_region_end();
-	app_fact("one level left", once(3 * MIB) == outer);
+	app_fact("outer after 99999 ends", once(3 * MIB) == outer);
 	(void)gpupool_region_end();
-	app_fact("outside", (uint64_t)-gpupool_region_end());
+	app_fact("end outside", (uint64_t)-gpupool_region_end());
 }
 
 /* The other thread's block belongs to the region of its allocation, wherever it is freed. */
@@ -111,7 +111,7 @@ static void *free_elsewhere(void *arg)
 	CUdeviceptr *ptrs = (CUdeviceptr *)arg;
 
 	APP_MUST(cuCtxSetCurrent(app_ctx));
-	app_fact("begun elsewhere", (uint64_t)-gpupool_region_end());
+	app_fact("end in another thread", (uint64_t)-gpupool_region_end());
 	APP_MUST(cuMemFree_v2(ptrs[0]));
 	(void)gpupool_region_begin("b");
 	APP_MUST(cuMemFree_v2(ptrs[1]));
@@ -125,7 +125,7 @@ static void *free_elsewhere(void *arg)
 static void *look_elsewhere(void *arg)
 {
 	APP_MUST(cuCtxSetCurrent(app_ctx));
-	app_fact("ended with the thread", (uint64_t)-gpupool_region_end());
+	app_fact("end in a new thread", (uint64_t)-gpupool_region_end());
 	*(CUdeviceptr *)arg = once_in("b", 7 * MIB);
 	return NULL;
 }
@@ -143,14 +143,14 @@ static void threads(void)
 	second = ptrs[1];
 	APP_MUST(pthread_create(&thread, NULL, free_elsewhere, ptrs));
 	APP_MUST(pthread_join(thread, NULL));
-	app_fact("not b's", ptrs[2] != first && ptrs[2] != second);
-	app_fact("a's again", ptrs[3] == first || ptrs[3] == second);
+	app_fact("b got another block", ptrs[2] != first && ptrs[2] != second);
+	app_fact("a got its block again", ptrs[3] == first || ptrs[3] == second);
 	APP_MUST(pthread_create(&thread, NULL, look_elsewhere, &third));
 	APP_MUST(pthread_join(thread, NULL));
-	app_fact("b's stays", third == ptrs[2]);
+	app_fact("b got its block again", third == ptrs[2]);
 	third = once(7 * MIB);
-	app_fact("still in a", third == first || third == second);
-	app_tell_driver();
+	app_fact("main thread still in a", third == first || third == second);
+	app_report_driver();
 }
 
 /* Frees a block while a kernel writes it on one stream, and allocates it again at once for another stream. */
@@ -182,7 +182,7 @@ static void fence(void)
 		(void)gpupool_region_end();
 	}
 	app_fact("wrong words", n_wrong);
-	app_tell_driver();
+	app_report_driver();
 }
 
 /* Requests most of the device in one region, in another, and outside of both. */
@@ -194,7 +194,7 @@ static void full(void)
 	app_start();
 	stream = app_stream();
 	(void)once_in("a", 700 * MIB);
-	app_fact("b", (uint64_t)(once_in("b", 700 * MIB) == 0));
+	app_fact("failed in b", (uint64_t)(once_in("b", 700 * MIB) == 0));
 	(void)gpupool_region_begin("a");
 	ptr = app_alloc(700 * MIB);
 	app_spin_fill(stream, ptr, MIB, 3, 50 * MS);
@@ -211,7 +211,7 @@ static void full(void)
 	app_result("after b", cuMemAllocAsync(&ptr, 600 * MIB, stream));
 	app_result("too much", cuMemAlloc_v2(&ptr, 2000 * MIB));
 	app_fact("ooms", status().ooms);
-	app_tell_driver();
+	app_report_driver();
 }
 
 static void *free_there(void *arg)
@@ -238,7 +238,7 @@ static void behind(void)
 	APP_MUST(pthread_join(thread, NULL));
 	(void)gpupool_region_begin("b");
 	app_result("in b", cuMemAlloc_v2(&mine, 700 * MIB));
-	app_tell_driver();
+	app_report_driver();
 }
 
 /* Memory that is free in a region, but in parts, is missing outside. */
@@ -270,20 +270,20 @@ static void invalidate(void)
 	(void)once(8 * KIB);
 	(void)gpupool_region_end();
 	total = status().total_bytes;
-	app_fact("given", (uint64_t)gpupool_region_invalidate("mine"));
-	app_fact("less", total - status().total_bytes);
+	app_fact("released", (uint64_t)gpupool_region_invalidate("mine"));
+	app_fact("total shrank by", total - status().total_bytes);
 	app_fact("used", status().used_bytes);
 	APP_MUST(cuMemFree_v2(busy));
 	APP_MUST(cuMemFree_v2(small));
 	APP_MUST(cuCtxSynchronize());
 	(void)gpupool_region_begin("mine");
-	app_fact("new", app_alloc(6 * MIB) != 0);
+	app_fact("region serves again", app_alloc(6 * MIB) != 0);
 	(void)gpupool_region_end();
 	(void)gpupool_reclaim(0);
-	app_fact("left", status().total_bytes);
+	app_fact("left by reclaim", status().total_bytes);
 	app_fact("cached again", once_in("mine", 40 * MIB) == once_in("mine", 40 * MIB));
 	app_fact("another address", kept != 0);
-	app_fact("nobody's", (uint64_t)gpupool_region_invalidate("yours"));
+	app_fact("unknown region", (uint64_t)gpupool_region_invalidate("yours"));
 	app_pause("invalidate");
 	app_fact("total", status().total_bytes);
 }
@@ -302,7 +302,7 @@ static void reset(void)
 	APP_MUST(cuMemGetInfo_v2(&before, &total));
 	(void)once(50 * MIB);
 	APP_MUST(cuMemGetInfo_v2(&after, &total));
-	app_fact("free all the same", before == after);
+	app_fact("free is unchanged", before == after);
 	APP_MUST(cuDevicePrimaryCtxReset_v2(0));
 	app_result("free", cuMemFree_v2(ptr));
 	app_fact("total", status().total_bytes);
@@ -311,9 +311,9 @@ static void reset(void)
 	ptr = once(2 * MIB);
 	total = status().misses;
 	(void)once(2 * MIB);
-	app_fact("more", status().misses - total);
+	app_fact("second miss", status().misses - total);
 	(void)gpupool_region_end();
-	app_fact("not outside", once(2 * MIB) != ptr);
+	app_fact("not reused outside", once(2 * MIB) != ptr);
 	APP_MUST(cuDevicePrimaryCtxRelease_v2(0));
 }
 
@@ -335,7 +335,7 @@ static void many(void)
 	}
 	app_fact("shared", n_new);
 	app_fact("first again", once_in("region 0", MIB) == ptrs[0]);
-	app_fact("last is none", once(MIB) == ptrs[REGIONS - 1]);
+	app_fact("last region is none", once(MIB) == ptrs[REGIONS - 1]);
 }
 
 static void wrong(void)
@@ -388,7 +388,7 @@ static void loop(bool has_region)
 	app_fact("misses", status().misses);
 	app_fact("peak", status().peak_total_bytes);
 	app_pause("loop");
-	app_tell_driver();
+	app_report_driver();
 }
 
 static void loop_in_none(void)
@@ -447,7 +447,7 @@ static void crowd(void)
 	app_fact("used", status().used_bytes);
 	app_fact("freed now", gpupool_free_now(0) >= 0);
 	app_fact("total", status().total_bytes);
-	app_tell_driver();
+	app_report_driver();
 }
 
 /*
@@ -509,7 +509,7 @@ static void ends(void)
 	app_fact("used", status().used_bytes);
 	app_fact("freed now", gpupool_free_now(0) >= 0);
 	app_fact("total", status().total_bytes);
-	app_tell_driver();
+	app_report_driver();
 }
 
 static CUdeviceptr kept;

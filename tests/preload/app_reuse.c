@@ -39,7 +39,7 @@ static void streams(void)
 	APP_MUST(cuCtxSynchronize());
 	printf("wrong words: %zu\n", wrong);
 	app_pause("done");
-	app_tell_driver();
+	app_report_driver();
 }
 
 /* The CPU touches the new block first, while a copy into the freed pinned block is still running. */
@@ -69,7 +69,7 @@ static void pinned(void)
 		APP_MUST(cuMemFreeHost(new));
 	}
 	printf("wrong words: %zu\n", wrong);
-	app_tell_driver();
+	app_report_driver();
 }
 
 /*
@@ -127,7 +127,7 @@ static void loop(void)
 {
 	app_start();
 	printf("wrong words: %zu\n", run_loop());
-	app_tell_driver();
+	app_report_driver();
 }
 
 static void *run_loop_in_thread(void *wrong)
@@ -151,7 +151,7 @@ static void loop_shared(void)
 	APP_MUST(pthread_join(thread, NULL));
 	wrong += run_loop();
 	printf("wrong words: %zu\n", wrong);
-	app_tell_driver();
+	app_report_driver();
 }
 
 /* Asks the driver for an interface that the runtime uses, or for an unknown one, and then loops. */
@@ -162,7 +162,7 @@ static void loop_interface(const unsigned char *id)
 	app_start();
 	(void)cuGetExportTable(&table, id);
 	printf("wrong words: %zu\n", run_loop());
-	app_tell_driver();
+	app_report_driver();
 }
 
 static void loop_known(void)
@@ -190,7 +190,7 @@ static void loop_small(void)
 	ptr = app_alloc(512 * KIB);
 	app_fill(NULL, ptr, touched, 1);
 	printf("wrong words: %zu\n", app_count_wrong(NULL, ptr, touched, 1));
-	app_tell_driver();
+	app_report_driver();
 }
 
 /*
@@ -222,7 +222,7 @@ static void then_stream(void)
 	CUdeviceptr new = reuse_serially(NULL);
 
 	write_out_of_order(app_stream(), new);
-	app_tell_driver();
+	app_report_driver();
 }
 
 /* Launches a kernel that need not wait for the one before it. */
@@ -233,7 +233,7 @@ static void then_early(void)
 	app_fill_early(NULL, new, touched, 1);
 	APP_MUST(cuCtxSynchronize());
 	printf("wrong words: %zu\n", app_count_wrong(NULL, new, touched, 1));
-	app_tell_driver();
+	app_report_driver();
 }
 
 /* An unused stream that existed before, for each kind of work. */
@@ -250,7 +250,7 @@ static void print_wrong(CUdeviceptr ptr)
 {
 	APP_MUST(cuCtxSynchronize());
 	printf("wrong words: %zu\n", app_count_wrong(old_stream, ptr, touched, 1));
-	app_tell_driver();
+	app_report_driver();
 }
 
 static void then_used(void)
@@ -316,7 +316,7 @@ static void then_thread(void)
 
 	APP_MUST(pthread_create(&thread, NULL, write_in_thread, &new));
 	APP_MUST(pthread_join(thread, NULL));
-	app_tell_driver();
+	app_report_driver();
 }
 
 /* Creates a stream during a capture of the thread's own stream, when no GPU wait can be submitted. */
@@ -331,7 +331,7 @@ static void then_capture(void)
 	app_fill(stream, new, touched, 1);
 	APP_MUST(cuStreamEndCapture(CU_STREAM_PER_THREAD, &graph));
 	write_out_of_order(stream, new);
-	app_tell_driver();
+	app_report_driver();
 }
 
 /*
@@ -383,7 +383,7 @@ static void second_releases(void)
 	APP_MUST(pthread_create(&thread, NULL, release_in_thread, NULL));
 	APP_MUST(pthread_join(thread, NULL));
 	APP_MUST(cuCtxSynchronize());
-	app_tell_driver();
+	app_report_driver();
 }
 
 /*
@@ -409,7 +409,7 @@ static void second_writes(void)
 	APP_MUST(cuCtxSetCurrent(app_ctx));
 	APP_MUST(cuCtxSynchronize());
 	app_fact("used again", old == second.ptr);
-	app_tell_driver();
+	app_report_driver();
 }
 
 const struct app_scenario app_scenarios[] = {

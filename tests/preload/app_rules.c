@@ -30,7 +30,7 @@ static void *work(void *arg)
 	(void)gpupool_region_begin("by hand");
 	app_fact("by hand", once(cuMemAlloc_v2, 3 * MIB) != first);
 	(void)gpupool_region_end();
-	app_fact("again", once(cuMemAlloc_v2, 3 * MIB) == first);
+	app_fact("own block again", once(cuMemAlloc_v2, 3 * MIB) == first);
 	return NULL;
 }
 
@@ -55,11 +55,11 @@ static void library(void)
 	app_start();
 	mine = once(cuMemAlloc_v2, 3 * MIB);
 	its = once(caller_alloc, 3 * MIB);
-	app_fact("apart", mine != its);
-	app_fact("mine again", once(cuMemAlloc_v2, 3 * MIB) == mine);
-	app_fact("its again", once(caller_alloc, 3 * MIB) == its);
+	app_fact("separate blocks", mine != its);
+	app_fact("program's block again", once(cuMemAlloc_v2, 3 * MIB) == mine);
+	app_fact("library's block again", once(caller_alloc, 3 * MIB) == its);
 	(void)gpupool_region_begin("by hand");
-	app_fact("entered", once(caller_alloc, 3 * MIB) != its);
+	app_fact("entered region wins", once(caller_alloc, 3 * MIB) != its);
 	(void)gpupool_region_end();
 	app_pause("library");
 }

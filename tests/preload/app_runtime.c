@@ -30,7 +30,7 @@ static void loop(void)
 	}
 	printf("wrong bytes: %zu\n", wrong);
 	app_result("last error", cudaGetLastError());
-	app_tell_driver();
+	app_report_driver();
 }
 
 /* Holds blocks that were allocated through the runtime, at one line. */
@@ -76,8 +76,8 @@ static void steady(void)
 	churn(8);
 	before = n_readlinks;
 	churn(ROUNDS);
-	app_fact("at first", before);
-	app_fact("later", n_readlinks - before);
+	app_fact("name lookups at first", before);
+	app_fact("name lookups later", n_readlinks - before);
 }
 
 /* Prints a result, and the last error that the runtime has recorded. */
@@ -134,7 +134,7 @@ static void mixed(void)
 	}
 	APP_MUST(cudaDeviceSynchronize());
 	app_result("last error", cudaGetLastError());
-	app_tell_driver();
+	app_report_driver();
 }
 
 static void reset(void)
@@ -155,7 +155,7 @@ static void reset(void)
 		APP_MUST(cudaFree(ptr[0]));
 		app_result("reset", cudaDeviceReset());
 	}
-	app_tell_driver();
+	app_report_driver();
 }
 
 const struct app_scenario app_scenarios[] = {

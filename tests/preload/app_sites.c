@@ -7,9 +7,9 @@
 
 #include "app_driver.h"
 
-/* Keep a function from being inlined, and the call before STAYS from becoming a tail call. */
-#define APART __attribute__((noinline, noclone))
-#define STAYS __asm__ volatile("")
+/* Keep a function from being inlined, and the call before NO_TAIL_CALL from becoming a tail call. */
+#define NOT_INLINED  __attribute__((noinline, noclone))
+#define NO_TAIL_CALL __asm__ volatile("")
 
 enum { KEPT_MAX = 512, N_THREADS = 4 };
 
@@ -28,40 +28,40 @@ static void keep(CUdeviceptr ptr)
 	kept[n_kept++] = ptr;
 }
 
-APART static void keep_large(void)
+NOT_INLINED static void keep_large(void)
 {
 	keep(app_alloc(MIB));
-	STAYS;
+	NO_TAIL_CALL;
 }
 
-APART static void keep_small(void)
+NOT_INLINED static void keep_small(void)
 {
 	keep(app_alloc(4 * KIB));
-	STAYS;
+	NO_TAIL_CALL;
 }
 
-APART static void keep_few(void)
+NOT_INLINED static void keep_few(void)
 {
 	for (int i = 0; i < times(2); i++)
 		keep_small();
-	STAYS;
+	NO_TAIL_CALL;
 }
 
-APART static void keep_many(void)
+NOT_INLINED static void keep_many(void)
 {
 	for (int i = 0; i < times(5); i++)
 		keep_small();
-	STAYS;
+	NO_TAIL_CALL;
 }
 
-APART static void churn(unsigned n)
+NOT_INLINED static void churn(unsigned n)
 {
 	for (unsigned i = 0; i < n; i++)
 		APP_MUST(cuMemFree_v2(app_alloc(4 * KIB)));
-	STAYS;
+	NO_TAIL_CALL;
 }
 
-APART static void *keep_pinned(void)
+NOT_INLINED static void *keep_pinned(void)
 {
 	void *host;
 
@@ -69,7 +69,7 @@ APART static void *keep_pinned(void)
 	return host;
 }
 
-APART static CUdeviceptr keep_managed(void)
+NOT_INLINED static CUdeviceptr keep_managed(void)
 {
 	CUdeviceptr ptr;
 
@@ -143,24 +143,24 @@ static void threads(void)
 	printf("done\n");
 }
 
-APART static CUdeviceptr make_it(size_t bytes)
+NOT_INLINED static CUdeviceptr alloc_block(size_t bytes)
 {
 	CUdeviceptr ptr = app_alloc(bytes);
 
-	STAYS;
+	NO_TAIL_CALL;
 	return ptr;
 }
 
-APART static void free_it(CUdeviceptr ptr)
+NOT_INLINED static void free_block(CUdeviceptr ptr)
 {
 	app_result("free", cuMemFree_v2(ptr));
-	STAYS;
+	NO_TAIL_CALL;
 }
 
-APART static void free_it_again(CUdeviceptr ptr)
+NOT_INLINED static void free_block_again(CUdeviceptr ptr)
 {
-	app_result("again", cuMemFree_v2(ptr));
-	STAYS;
+	app_result("free again", cuMemFree_v2(ptr));
+	NO_TAIL_CALL;
 }
 
 static void wrong(void)
@@ -168,12 +168,12 @@ static void wrong(void)
 	CUdeviceptr small, large;
 
 	app_start();
-	small = make_it(1000);
-	free_it(small);
-	free_it_again(small);
-	large = make_it(3 * MIB);
-	free_it_again(large + MIB);
-	free_it(large);
+	small = alloc_block(1000);
+	free_block(small);
+	free_block_again(small);
+	large = alloc_block(3 * MIB);
+	free_block_again(large + MIB);
+	free_block(large);
 	app_pause("wrong");
 }
 
@@ -183,10 +183,10 @@ static void often(void)
 	CUdeviceptr ptr;
 
 	app_start();
-	ptr = make_it(1000);
-	free_it(ptr);
+	ptr = alloc_block(1000);
+	free_block(ptr);
 	for (int i = 0; i < times(100); i++)
-		free_it_again(ptr);
+		free_block_again(ptr);
 }
 
 /* In the end most of a device of 1 GiB is free, but not in one piece. */
@@ -226,24 +226,24 @@ static void limited(void)
 
 /* The mangled name of hold<std::pair<int, long>, ... 81 of them>(). The demangler refuses longer names. */
 #define NINE(text) text text text text text text text text text
-APART static void hold_many_types(size_t bytes) __asm__("_Z4holdIJ" NINE(NINE("St4pairIilE")) "EEvv");
+NOT_INLINED static void hold_many_types(size_t bytes) __asm__("_Z4holdIJ" NINE(NINE("St4pairIilE")) "EEvv");
 
 static void hold_many_types(size_t bytes)
 {
 	keep(app_alloc(bytes));
-	STAYS;
+	NO_TAIL_CALL;
 }
 
-APART static void hold_here(void)
+NOT_INLINED static void hold_here(void)
 {
 	hold_many_types(2 * MIB);
-	STAYS;
+	NO_TAIL_CALL;
 }
 
-APART static void hold_there(void)
+NOT_INLINED static void hold_there(void)
 {
 	hold_many_types(3 * MIB);
-	STAYS;
+	NO_TAIL_CALL;
 }
 
 static void templates(void)

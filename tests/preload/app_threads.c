@@ -78,7 +78,7 @@ static void many(void)
 			APP_MUST(cuMemFree_v2(slots[i]));
 	app_fact("allocs", n_allocs);
 	app_pause("threads");
-	app_tell_driver();
+	app_report_driver();
 }
 
 enum { N_HANDED = 1024 };
@@ -111,7 +111,7 @@ static void hand_over(void)
 	}
 	printf("handed over\n");
 	app_pause("threads");
-	app_tell_driver();
+	app_report_driver();
 }
 
 static void *work_on(void *arg)

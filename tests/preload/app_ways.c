@@ -29,7 +29,7 @@ static struct {
 } cu;
 
 static const struct row {
-	void **place;
+	void **target;
 	const char *symbol, *per_thread_symbol, *name;
 	int version;
 } rows[] = {
@@ -85,20 +85,20 @@ static void work(void)
 		APP_MUST(cu.cuMemFreeAsync(ptr, NULL));
 	}
 	printf("wrong words: %zu\n", wrong);
-	app_tell_driver();
+	app_report_driver();
 }
 
 static void by_dlsym(void)
 {
 	for (size_t i = 0; i < LENGTH(rows); i++)
-		*rows[i].place = symbol(rows[i].symbol);
+		*rows[i].target = symbol(rows[i].symbol);
 	work();
 }
 
 static void by_dlsym_per_thread(void)
 {
 	for (size_t i = 0; i < LENGTH(rows); i++)
-		*rows[i].place = symbol(rows[i].per_thread_symbol);
+		*rows[i].target = symbol(rows[i].per_thread_symbol);
 	work();
 }
 
@@ -106,7 +106,7 @@ static void by_default(void)
 {
 	driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
 	for (size_t i = 0; i < LENGTH(rows); i++)
-		*rows[i].place = dlsym(RTLD_DEFAULT, rows[i].symbol);
+		*rows[i].target = dlsym(RTLD_DEFAULT, rows[i].symbol);
 	work();
 }
 
@@ -115,7 +115,7 @@ static void by_lookup5(lookup5_fn lookup, uint64_t flags)
 	for (size_t i = 0; i < LENGTH(rows); i++) {
 		int status = -1;
 
-		APP_MUST(lookup(rows[i].name, rows[i].place, rows[i].version, flags, &status));
+		APP_MUST(lookup(rows[i].name, rows[i].target, rows[i].version, flags, &status));
 		if (status)
 			app_result(rows[i].name, status);
 	}
@@ -156,7 +156,7 @@ static void lookup4_per_flags(uint64_t flags)
 	lookup4_fn lookup = itself4((lookup4_fn)symbol("cuGetProcAddress"));
 
 	for (size_t i = 0; i < LENGTH(rows); i++)
-		APP_MUST(lookup(rows[i].name, rows[i].place, rows[i].version, flags));
+		APP_MUST(lookup(rows[i].name, rows[i].target, rows[i].version, flags));
 	work();
 }
 
@@ -210,8 +210,8 @@ static void answers(void)
 	print_lookup(lookup, "cuMemAlloc", 1000, 0);
 	print_lookup(lookup, "cuMemAlloc", 99999, 0);
 	print_lookup(lookup, "cuMemFreeAsync", 11010, 0);
-	app_result("no place", lookup("cuMemAlloc", NULL, 3020, 0, NULL));
-	app_result("no name", lookup(NULL, &found, 3020, 0, NULL));
+	app_result("NULL output", lookup("cuMemAlloc", NULL, 3020, 0, NULL));
+	app_result("NULL name", lookup(NULL, &found, 3020, 0, NULL));
 	APP_MUST(lookup("cuMemAlloc", &found, 2000, 0, NULL));
 	printf("the 32-bit function: same %d\n", found == symbol("cuMemAlloc"));
 	printf("cuNoSuchThing: %d\n", symbol("cuNoSuchThing") == NULL);

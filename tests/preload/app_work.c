@@ -11,7 +11,7 @@
 
 #define BLOCK (64 * MIB) /* more than a thread cache keeps */
 
-enum { TOUCHED = 4096, ROUNDS = 32, WINDOW = 64 };
+enum { TOUCHED = 4096, ROUNDS = 32, N_SMALL = 64 };
 
 CUresult cuGetExportTable(const void **table, const void *id);
 
@@ -246,7 +246,7 @@ static void idle(void)
 /* Allocates and frees blocks that a thread cache keeps. Counts the fences of the second half of the rounds. */
 static void small(void)
 {
-	CUdeviceptr window[WINDOW];
+	CUdeviceptr blocks[N_SMALL];
 	uint64_t before = 0;
 
 	prepare();
@@ -254,10 +254,10 @@ static void small(void)
 	for (unsigned i = 0; i < 4 * ROUNDS; i++) {
 		if (i == 2 * ROUNDS)
 			before = app_calls("cuCtxRecordEvent");
-		for (unsigned k = 0; k < WINDOW; k++)
-			window[k] = app_alloc(k % 2 ? 512 : 128 * KIB);
-		for (unsigned k = 0; k < WINDOW; k++)
-			APP_MUST(cuMemFree_v2(window[k]));
+		for (unsigned k = 0; k < N_SMALL; k++)
+			blocks[k] = app_alloc(k % 2 ? 512 : 128 * KIB);
+		for (unsigned k = 0; k < N_SMALL; k++)
+			APP_MUST(cuMemFree_v2(blocks[k]));
 	}
 	printf("fences: %u\n", (unsigned)(app_calls("cuCtxRecordEvent") - before));
 }
@@ -275,7 +275,7 @@ static void blind(void)
 }
 
 /* Asks for a private interface before there is a log or a context. */
-static void ask_privately(void)
+static void use_private_interface(void)
 {
 	static const unsigned char id[16] = "of no header....";
 	const void *table;
@@ -285,7 +285,7 @@ static void ask_privately(void)
 }
 
 /* Each free records a fence because of the settings or the driver. */
-static void asked(void)
+static void forced(void)
 {
 	uint64_t n = 0;
 
@@ -317,8 +317,8 @@ const struct app_scenario app_scenarios[] = {
 	{"idle", idle},
 	{"small", small},
 	{"blind", blind},
-	{"private", ask_privately},
-	{"asked", asked},
+	{"private", use_private_interface},
+	{"forced", forced},
 	{"ending", ending},
 	{0},
 };

@@ -317,7 +317,7 @@ uint64_t play_number(const char *json, const char *name)
 	return strtoull(found + strlen(key), NULL, 10);
 }
 
-int play_stat_says(const char *words, char *text, size_t size)
+int play_run_stat(const char *words, char *text, size_t size)
 {
 	char command[1024];
 	FILE *out;

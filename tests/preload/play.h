@@ -67,7 +67,7 @@ extern unsigned play_n_answers;
 void play_keep(const char *answer);
 
 /* Runs gpupool-stat with the words, which a shell interprets. Stores its output in text and returns its exit code. */
-int play_stat_says(const char *words, char *text, size_t size);
+int play_run_stat(const char *words, char *text, size_t size);
 bool play_is_listening(void); /* true if there is a control socket */
 
 /* Makes a page as gpupool-run does for a summary, and writes the variable that names it. */

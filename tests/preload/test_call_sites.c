@@ -85,7 +85,7 @@ START_TEST(code_locations_belong_to_their_function_until_the_table_is_full)
 	struct gp_function one = {{1, 2, 3, 4, 5}}, other = {{1, 2, 3, 4, 6}};
 	struct gp_location_info info;
 	uint32_t function;
-	uintptr_t place;
+	uintptr_t location;
 
 	ck_assert_int_eq(gp_location_init(), 0);
 	ck_assert_uint_eq(gp_function_find(&one), 0);
@@ -96,19 +96,19 @@ START_TEST(code_locations_belong_to_their_function_until_the_table_is_full)
 	ck_assert_uint_eq(gp_function_find(&other), 0);
 	ck_assert_uint_ne(gp_function_add(&other, "c.py", "g"), function);
 	ck_assert_uint_eq(gp_location_find(function, 0), 0);
-	place = gp_location_add(function, 0, 12);
-	ck_assert(gp_location_is(place) && !gp_location_is(place & ~GP_LOCATION_BIT));
-	ck_assert_uint_eq(gp_location_find(function, 0), place);
-	ck_assert_uint_eq(gp_location_add(function, 0, 13), place);
+	location = gp_location_add(function, 0, 12);
+	ck_assert(gp_location_is(location) && !gp_location_is(location & ~GP_LOCATION_BIT));
+	ck_assert_uint_eq(gp_location_find(function, 0), location);
+	ck_assert_uint_eq(gp_location_add(function, 0, 13), location);
 	ck_assert_uint_eq(gp_location_find(function + 1, 0), 0);
-	gp_location_info(place, &info);
+	gp_location_info(location, &info);
 	ck_assert_str_eq(info.file, "a/b.py");
 	ck_assert_str_eq(info.name, "f");
 	ck_assert_uint_eq(info.line, 12);
 	for (uint32_t i = 1; i < GP_LOCATIONS_MAX; i++)
 		ck_assert_uint_eq(gp_location_number(gp_location_add(function, i, i)), i + 1);
 	ck_assert_uint_eq(gp_location_add(function, GP_LOCATIONS_MAX, 1), 0);
-	ck_assert_uint_eq(gp_location_find(function, 0), place);
+	ck_assert_uint_eq(gp_location_find(function, 0), location);
 }
 END_TEST
 
@@ -336,7 +336,7 @@ START_TEST(a_stack_has_its_full_depth_up_to_the_requested_limit)
 END_TEST
 
 /*
- * Functions that call each other in random order. Their frames differ in size, and way_unknown has a frame
+ * Functions that call each other in random order. Their frames differ in size, and step_variable has a frame
  * whose size is not a constant.
  */
 struct descent {
@@ -347,7 +347,7 @@ struct descent {
 
 static void descend(struct descent *d);
 
-#define WAY(name, size)                                                        \
+#define STEP(name, size)                                                       \
 	static __attribute__((noinline, noclone)) void name(struct descent *d) \
 	{                                                                      \
 		char room[size];                                               \
@@ -356,12 +356,12 @@ static void descend(struct descent *d);
 		descend(d);                                                    \
 		__asm__ volatile("" : : "r"(room) : "memory");                 \
 	}
-WAY(way_8, 8)
-WAY(way_8_again, 8)
-WAY(way_100, 100)
-WAY(way_4000, 4000)
+STEP(step_8, 8)
+STEP(step_8_again, 8)
+STEP(step_100, 100)
+STEP(step_4000, 4000)
 
-static __attribute__((noinline, noclone)) void way_unknown(struct descent *d)
+static __attribute__((noinline, noclone)) void step_variable(struct descent *d)
 {
 	char *room = __builtin_alloca(16 + d->seed % 7 * 16);
 
@@ -378,13 +378,13 @@ static __attribute__((noinline, noclone)) void arrive(struct descent *d)
 
 static __attribute__((noinline, noclone)) void descend(struct descent *d)
 {
-	static void (*const ways[])(struct descent *) = {way_8, way_8_again, way_100, way_4000, way_unknown};
+	static void (*const steps[])(struct descent *) = {step_8, step_8_again, step_100, step_4000, step_variable};
 
 	d->seed = d->seed * 1103515245u + 12345u;
 	if (d->left-- == 0)
 		arrive(d);
 	else
-		ways[(d->seed >> 16) % 5](d);
+		steps[(d->seed >> 16) % 5](d);
 	__asm__ volatile("");
 }
 

@@ -199,8 +199,8 @@ static const char *const asking[][2] = {
 	{"app_region_inside", "reset"},
 	{"app_region_inside", "threads"},
 	{"app_others_inside", "contexts"},
-	{"app_others_inside", "both"}, /* these start other processes */
-	{"app_others_inside", "gives"},
+	{"app_others_inside", "ask-each-other"}, /* these start other processes */
+	{"app_others_inside", "releases"},
 	{"app_others_inside", "hangs-up"},
 };
 

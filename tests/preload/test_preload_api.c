@@ -167,11 +167,11 @@ START_TEST(a_program_can_query_its_memory_and_release_its_cache)
 	ck_assert_uint_eq(play_fact("limit is none"), 1);
 	ck_assert_uint_eq(play_fact("device total"), 1024 * MIB);
 	ck_assert_uint_lt(play_fact("device free"), 1024 * MIB);
-	ck_assert_uint_eq(play_fact("used after"), 0);
-	ck_assert_uint_ge(play_fact("kept"), 8192);
-	ck_assert_uint_eq(play_fact("sum"), 1);
+	ck_assert_uint_eq(play_fact("used after the free"), 0);
+	ck_assert_uint_ge(play_fact("cached or pending"), 8192);
+	ck_assert_uint_eq(play_fact("total is the sum"), 1);
 	ck_assert_uint_ge(play_fact("reclaimed"), 8192);
-	ck_assert_uint_eq(play_fact("total after"), 0);
+	ck_assert_uint_eq(play_fact("total after the reclaim"), 0);
 	ck_assert_uint_eq(play_fact("pinned used"), MIB);
 	ck_assert_uint_eq(play_fact("pinned released"), MIB);
 	ck_assert_uint_eq(play_fact("pinned total"), 0);
@@ -184,8 +184,8 @@ START_TEST(free_now_waits_for_the_GPU_and_reclaim_does_not)
 
 	play_api("free-now", env, NULL);
 	ck_assert_uint_eq(play_fact("pending"), 32 * MIB);
-	ck_assert_uint_ge(play_fact("still there"), 32 * MIB);
-	ck_assert_uint_eq(play_fact("stream"), 0);
+	ck_assert_uint_ge(play_fact("left by the reclaim"), 32 * MIB);
+	ck_assert_uint_eq(play_fact("stream query"), 0);
 	ck_assert_uint_eq(play_fact("total"), 0);
 }
 END_TEST
@@ -212,19 +212,19 @@ START_TEST(lowering_a_limit_releases_cached_memory_but_no_blocks_in_use)
 	const char *env[] = {kinds[_i], GPU, QUIET, NULL};
 
 	play_api("limits", env, raise_limit);
-	ck_assert_uint_eq(play_fact("before CUDA"), 0);
-	ck_assert_uint_eq(play_fact("of unknown size"), EAGAIN);
+	ck_assert_uint_eq(play_fact("percentage before CUDA"), 0);
+	ck_assert_uint_eq(play_fact("query before CUDA"), EAGAIN);
 	ck_assert_uint_eq(play_fact("get"), 0);
-	ck_assert_uint_eq(play_fact("half"), 512 * MIB);
-	ck_assert_uint_eq(play_fact("set below"), 0);
-	ck_assert_uint_ge(play_fact("used below"), 100 * MIB);
-	ck_assert_uint_eq(play_fact("total below"), play_fact("used below"));
-	ck_assert_uint_eq(play_fact("more"), 2);
+	ck_assert_uint_eq(play_fact("half of the device"), 512 * MIB);
+	ck_assert_uint_eq(play_fact("limit below use"), 0);
+	ck_assert_uint_ge(play_fact("limited used"), 100 * MIB);
+	ck_assert_uint_eq(play_fact("limited total"), play_fact("limited used"));
+	ck_assert_uint_eq(play_fact("alloc over the limit"), 2);
 	ck_assert_uint_eq(play_fact("wrong words"), 0);
-	ck_assert_uint_eq(play_fact("again"), 0);
+	ck_assert_uint_eq(play_fact("alloc after the free"), 0);
 	ck_assert_uint_le(play_fact("total"), 64 * MIB);
-	ck_assert_uint_eq(play_fact("large"), 2);
-	ck_assert_uint_eq(play_fact("then"), 0);
+	ck_assert_uint_eq(play_fact("large alloc"), 2);
+	ck_assert_uint_eq(play_fact("alloc without a limit"), 0);
 	ck_assert_uint_eq(play_fact("pinned limit"), 3 * MIB);
 }
 END_TEST
@@ -249,9 +249,9 @@ START_TEST(defer_scopes_nest_and_an_out_of_memory_flushes_despite_them)
 	ck_assert_uint_eq(play_fact("still queued"), 25);
 	ck_assert_uint_eq(play_fact("flushed"), 0);
 	ck_assert_uint_eq(play_fact("queued again"), 5);
-	ck_assert_uint_eq(play_fact("not its own"), EINVAL);
-	ck_assert_uint_ge(play_fact("queued by hand"), 30);
-	ck_assert_uint_eq(play_fact("large"), 0);
+	ck_assert_uint_eq(play_fact("end of another scope"), EINVAL);
+	ck_assert_uint_ge(play_fact("queued by request"), 30);
+	ck_assert_uint_eq(play_fact("large alloc"), 0);
 	ck_assert_uint_eq(play_fact("queued at the end"), 0);
 }
 END_TEST
@@ -262,9 +262,9 @@ START_TEST(blocks_allocated_or_freed_in_a_no_cache_scope_are_not_cached)
 
 	play_api("no-cache", env, NULL);
 	ck_assert_uint_eq(play_fact("kept by another thread"), 1);
-	ck_assert_uint_ge(play_fact("more than before"), 7 * MIB);
-	ck_assert_uint_le(play_fact("more than before"), 8 * MIB);
-	ck_assert_uint_eq(play_fact("in use at the end"), 1);
+	ck_assert_uint_ge(play_fact("growth"), 7 * MIB);
+	ck_assert_uint_le(play_fact("growth"), 8 * MIB);
+	ck_assert_uint_eq(play_fact("uncached block is gone"), 1);
 	ck_assert_uint_eq(play_fact("bytes left"), 0);
 	ck_assert_uint_eq(play_fact("races"), 0);
 }
@@ -282,12 +282,12 @@ START_TEST(an_oom_hook_may_make_room_before_an_allocation_fails)
 	ck_assert_uint_eq(play_fact("bytes"), 700 * MIB);
 	/* Only the allocation inside the hook has failed. */
 	ck_assert_uint_eq(play_fact("ooms"), 1);
-	ck_assert_uint_eq(play_fact("too much"), 2);
-	ck_assert_uint_eq(play_fact("calls then"), 2);
-	ck_assert_uint_eq(play_fact("not pooled"), 0);
-	ck_assert_uint_eq(play_fact("calls at last"), 3);
-	ck_assert_uint_eq(play_fact("without"), 2);
-	ck_assert_uint_eq(play_fact("calls without"), 3);
+	ck_assert_uint_eq(play_fact("second alloc"), 2);
+	ck_assert_uint_eq(play_fact("calls after second alloc"), 2);
+	ck_assert_uint_eq(play_fact("async alloc"), 0);
+	ck_assert_uint_eq(play_fact("calls after async alloc"), 3);
+	ck_assert_uint_eq(play_fact("alloc without hook"), 2);
+	ck_assert_uint_eq(play_fact("calls after unset"), 3);
 }
 END_TEST
 

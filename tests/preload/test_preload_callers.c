@@ -90,14 +90,14 @@ END_TEST
 static const char *const without_runtime_layer[] = {"GPUPOOL_RUNTIME_LAYER=off", NULL};
 static const char *const without_thread_caches[] = {"GPUPOOL_THREAD_CACHE=0", NULL};
 static const char *const watched[] = {"GPUPOOL_DEBUG=guard", NULL};
-static const char *const *const ways[] = {NULL, without_runtime_layer, without_thread_caches, watched};
+static const char *const *const settings[] = {NULL, without_runtime_layer, without_thread_caches, watched};
 static const char *const runtimes[] = {"app_runtime_shared", "app_runtime_static"};
 
 START_TEST(the_program_that_calls_a_runtime_is_the_caller_and_not_the_runtime)
 {
-	const char *program = runtimes[(size_t)_i / LENGTH(ways)];
+	const char *program = runtimes[(size_t)_i / LENGTH(settings)];
 
-	play(program, "held", ways[(size_t)_i % LENGTH(ways)], ask_leaks);
+	play(program, "held", settings[(size_t)_i % LENGTH(settings)], ask_leaks);
 	ck_assert_uint_eq(number_of(play_answers[0], program, "blocks"), 8);
 	ck_assert_ptr_null(strstr(play_answers[0], "libcudart"));
 }
@@ -105,9 +105,9 @@ END_TEST
 
 START_TEST(callers_are_looked_up_once_and_not_at_each_call)
 {
-	play(runtimes[(size_t)_i / LENGTH(ways)], "steady", ways[(size_t)_i % LENGTH(ways)], NULL);
-	ck_assert_uint_gt(play_fact("at first"), 0);
-	ck_assert_uint_lt(play_fact("later"), 10); /* of 200 */
+	play(runtimes[(size_t)_i / LENGTH(settings)], "steady", settings[(size_t)_i % LENGTH(settings)], NULL);
+	ck_assert_uint_gt(play_fact("name lookups at first"), 0);
+	ck_assert_uint_lt(play_fact("name lookups later"), 10); /* of 200 */
 }
 END_TEST
 
@@ -212,7 +212,7 @@ static void show(const char *name)
 	if (strcmp(name, "closed") != 0)
 		return;
 	for (size_t i = 0; i < LENGTH(screens); i++)
-		ck_assert_int_eq(play_stat_says(words[i], screens[i], sizeof(screens[i])), 0);
+		ck_assert_int_eq(play_run_stat(words[i], screens[i], sizeof(screens[i])), 0);
 }
 
 START_TEST(gpupool_stat_shows_callers_for_leaks_blocks_and_status)
@@ -235,9 +235,9 @@ static void add(TCase *tc)
 	tcase_add_test(tc, blocks_of_a_closed_library_are_still_reported_under_its_name);
 	tcase_add_test(tc, a_library_is_not_mistaken_for_one_closed_earlier_at_its_address);
 	tcase_add_loop_test(tc, the_program_that_calls_a_runtime_is_the_caller_and_not_the_runtime, 0,
-		(int)(LENGTH(runtimes) * LENGTH(ways)));
+		(int)(LENGTH(runtimes) * LENGTH(settings)));
 	tcase_add_loop_test(
-		tc, callers_are_looked_up_once_and_not_at_each_call, 0, (int)(LENGTH(runtimes) * LENGTH(ways)));
+		tc, callers_are_looked_up_once_and_not_at_each_call, 0, (int)(LENGTH(runtimes) * LENGTH(settings)));
 	tcase_add_loop_test(
 		tc, pooled_pinned_and_unpooled_memory_has_its_caller_in_every_pool_type, 0, (int)LENGTH(kinds));
 	tcase_add_test(tc, blocks_of_all_threads_have_the_program_as_their_caller);

@@ -216,7 +216,7 @@ START_TEST(queries_of_a_guarded_block_answer_with_its_requested_size)
 	play("exact", kinds[_i], NULL);
 	for (size_t i = 0; i < LENGTH(asked); i++)
 		sprintf(expected + strlen(expected),
-			"range: 1 %s\naligned: 1\ninterior: 1\nbefore: 1\nfree: 0\nagain: 1\n", asked[i]);
+			"range: 1 %s\naligned: 1\nfree inside: 1\nfree below: 1\nfree: 0\nfree again: 1\n", asked[i]);
 	ck_assert_str_eq(play_out, expected);
 	ck_assert_ptr_null(strstr(play_err, "error: write"));
 }
@@ -225,7 +225,7 @@ END_TEST
 START_TEST(a_correct_program_gets_no_report_of_wrong_writes)
 {
 	play("innocent", kinds[_i], ask_to_check);
-	ck_assert_str_eq(play_out, "wrong: 0\n");
+	ck_assert_str_eq(play_out, "wrong words: 0\n");
 	ck_assert_str_eq(play_err, "");
 	ck_assert_uint_gt(play_number(play_answers[0], "checks"), 1000);
 	ck_assert_uint_eq(play_number(play_answers[0], "skipped"), 0);

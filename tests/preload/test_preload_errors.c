@@ -118,7 +118,7 @@ static void read_screen(const char *name)
 	read_status(name);
 	play_keep(status);
 	if (play_stat)
-		ck_assert_int_eq(play_stat_says("status", screens[n_screens++], sizeof(screens[0])), 0);
+		ck_assert_int_eq(play_run_stat("status", screens[n_screens++], sizeof(screens[0])), 0);
 }
 
 START_TEST(status_names_the_error_that_ended_pooling_until_the_context_is_reset)

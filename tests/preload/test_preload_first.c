@@ -28,18 +28,18 @@ static void play(const char *scenario, const char *const *env)
 START_TEST(the_first_calls_wait_for_no_thread_and_register_nothing_with_the_kernel)
 {
 	play("start-up", kinds[_i]);
-	ck_assert_uint_eq(play_fact("registered before"), 0);
-	ck_assert_uint_eq(play_fact("registered here"), 0);
+	ck_assert_uint_eq(play_fact("registered at first"), 0);
+	ck_assert_uint_eq(play_fact("registered by the main thread"), 0);
 }
 END_TEST
 
 START_TEST(the_first_allocation_does_not_enlarge_the_table_of_descriptors)
 {
 	play("start-up", kinds[_i]);
-	if (play_fact("table") > SMALL_TABLE)
+	if (play_fact("table size") > SMALL_TABLE)
 		printf("# skipped: the table of descriptors is large already\n");
 	else
-		ck_assert_uint_eq(play_fact("table enlarged here"), 0);
+		ck_assert_uint_eq(play_fact("table enlarged by the main thread"), 0);
 }
 END_TEST
 

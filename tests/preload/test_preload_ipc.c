@@ -115,8 +115,8 @@ START_TEST(an_importer_without_the_library_is_refused_only_blocks_from_before_th
 	for (const char *at = play_out; (at = strstr(at, "wrong words: 0\n")); at++)
 		n_right++;
 	ck_assert_uint_eq(n_right, 24);
-	ck_assert_ptr_nonnull(strstr(play_out, "the first: 0\n"));
-	ck_assert_ptr_nonnull(strstr(play_out, "block from before the export: 1\n"));
+	ck_assert_ptr_nonnull(strstr(play_out, "open of the first exported block: 0\n"));
+	ck_assert_ptr_nonnull(strstr(play_out, "open of a block from before the export: 1\n"));
 	ck_assert_int_eq(play_status, 0);
 }
 END_TEST

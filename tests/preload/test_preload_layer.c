@@ -128,13 +128,14 @@ START_TEST(the_current_context_is_queried_only_if_it_may_have_changed)
 {
 	static const char *const two[] = {"SIMGPU_DEVICES=2", NULL};
 	static const char *const unknown[] = {"SIMGPU_DEVICES=2", "SIMGPU_DRIVER_VERSION=13030", NULL};
-	static const char *const behind[] = {"questions-behind", "questions-next", "made-unseen", "popped-unseen"};
+	static const char *const behind[] = {
+		"context-queries-behind", "context-queries-next", "made-unseen", "popped-unseen"};
 
-	ck_assert_uint_lt(calls("app_layer", "questions", "questions", two), N_PAIRS / 10);
-	ck_assert_uint_ge(play_fact("questions with two devices"), N_PAIRS);
-	ck_assert_uint_ge(calls("app_layer", "questions", "questions", unknown), N_PAIRS);
+	ck_assert_uint_lt(calls("app_layer", "context-queries", "context queries", two), N_PAIRS / 10);
+	ck_assert_uint_ge(play_fact("context queries with two devices"), N_PAIRS);
+	ck_assert_uint_ge(calls("app_layer", "context-queries", "context queries", unknown), N_PAIRS);
 	for (size_t i = 0; i < LENGTH(behind); i++)
-		ck_assert_uint_ge(calls("app_layer", behind[i], "questions", two), N_PAIRS);
+		ck_assert_uint_ge(calls("app_layer", behind[i], "context queries", two), N_PAIRS);
 }
 END_TEST
 
@@ -142,10 +143,10 @@ START_TEST(cudaFree_waits_for_the_GPU_only_with_GPUPOOL_SYNC_FREE)
 {
 	static const char *const waits[] = {"GPUPOOL_SYNC_FREE=1", NULL};
 
-	ck_assert_uint_eq(calls("app_layer", "waiting", "goes on", NULL), 1);
-	ck_assert_uint_eq(play_fact("goes on after the driver's free"), 1);
-	ck_assert_uint_eq(calls("app_layer", "waiting", "goes on", waits), 0);
-	ck_assert_uint_eq(play_fact("goes on after the driver's free"), 0);
+	ck_assert_uint_eq(calls("app_layer", "waiting", "work runs after the free", NULL), 1);
+	ck_assert_uint_eq(play_fact("work runs after the driver's free"), 1);
+	ck_assert_uint_eq(calls("app_layer", "waiting", "work runs after the free", waits), 0);
+	ck_assert_uint_eq(play_fact("work runs after the driver's free"), 0);
 }
 END_TEST
 
@@ -156,8 +157,8 @@ START_TEST(after_dlopen_of_mpi_cudaMalloc_reuses_no_block_that_the_gpu_still_wri
 
 	snprintf(library, sizeof(library), "APP_LIBRARY=%s/libmpi.so.40", play_app_dir);
 	play_same(&(struct play){.program = "app_layer", .words = {"library"}, .env = env});
-	ck_assert_uint_ge(play_fact("reused before"), 10);
-	ck_assert_uint_eq(play_fact("reused then"), 0);
+	ck_assert_uint_ge(play_fact("reused before dlopen"), 10);
+	ck_assert_uint_eq(play_fact("reused after dlopen"), 0);
 }
 END_TEST
 

@@ -177,12 +177,12 @@ START_TEST(network_libraries_make_reuse_wait_and_all_but_verbs_make_blocks_whole
 	play_same(&(struct play){
 		.program = "app_libraries", .words = {is_late ? "late" : "early"}, .env = env, .at_pause = read_reuse});
 	if (is_late) {
-		ck_assert_uint_eq(play_fact("apart at first"), 0);
+		ck_assert_uint_eq(play_fact("separate before dlopen"), 0);
 		ck_assert_str_eq(reuse_at[0], "ordered");
 	}
 	ck_assert_uint_eq(n_looks, 1 + is_late);
 	ck_assert_str_eq(reuse_at[is_late], foreign[row].is_found ? "completed" : "ordered");
-	ck_assert_uint_eq(play_fact("apart then"), foreign[row].is_whole);
+	ck_assert_uint_eq(play_fact("separate after dlopen"), foreign[row].is_whole);
 }
 END_TEST
 
@@ -211,8 +211,8 @@ START_TEST(after_dlopen_of_mpi_a_warm_pool_reuses_no_block_that_the_gpu_still_wr
 
 	snprintf(library, sizeof(library), "APP_LIBRARY=%s/%s", play_app_dir, late[row].name);
 	play_same(&(struct play){.program = "app_libraries", .words = {late[row].scenario}, .env = env});
-	ck_assert_uint_eq(play_fact("reused before"), 20);
-	ck_assert_uint_eq(play_fact("reused then"), late[row].is_found ? 0 : 20);
+	ck_assert_uint_eq(play_fact("reused before dlopen"), 20);
+	ck_assert_uint_eq(play_fact("reused after dlopen"), late[row].is_found ? 0 : 20);
 }
 END_TEST
 

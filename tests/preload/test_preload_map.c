@@ -31,14 +31,14 @@ struct sums {
 	uint64_t used, n_used, requested, unused, n_blocks, n_segments, largest_cached, n_sited;
 };
 
-static uint64_t add_block(struct sums *sums, const json_t *block, uint64_t *cached_piece)
+static uint64_t add_block(struct sums *sums, const json_t *block, uint64_t *cached_run)
 {
 	const char *state = json_string_value(json_array_get(block, 1));
 	uint64_t bytes = (uint64_t)json_integer_value(json_array_get(block, 0));
 
 	ck_assert_ptr_nonnull(state);
 	ck_assert_uint_gt(bytes, 0);
-	*cached_piece = strcmp(state, "cached") ? 0 : *cached_piece + bytes;
+	*cached_run = strcmp(state, "cached") ? 0 : *cached_run + bytes;
 	sums->n_blocks++;
 	if (strcmp(state, "used")) {
 		ck_assert(!strcmp(state, "cached") || !strcmp(state, "pending"));
@@ -61,15 +61,15 @@ static void add_pool(struct sums *sums, const json_t *pool)
 	ck_assert_uint_eq(json_array_size(segments), number(pool, "n_segments"));
 	json_array_foreach(segments, i, segment) {
 		const json_t *blocks = json_object_get(segment, "blocks"), *block;
-		uint64_t piece = 0;
+		uint64_t cached_run = 0;
 		size_t k;
 
 		end = strtoull(json_string_value(json_object_get(segment, "address")), NULL, 16);
 		ck_assert_uint_eq(end % 512, 0);
 		ck_assert_uint_gt(json_array_size(blocks), 0);
 		json_array_foreach(blocks, k, block) {
-			end += add_block(sums, block, &piece);
-			largest = piece > largest ? piece : largest;
+			end += add_block(sums, block, &cached_run);
+			largest = cached_run > largest ? cached_run : largest;
 		}
 	}
 	ck_assert_uint_eq(largest, number(pool, "largest_cached_bytes"));
@@ -152,7 +152,7 @@ static void check_drawing(const char *name)
 
 	if (strcmp(name, "held"))
 		return;
-	ck_assert_msg(play_stat_says("map --ascii", text, sizeof(text)) == 0, "gpupool-stat map failed: %s", text);
+	ck_assert_msg(play_run_stat("map --ascii", text, sizeof(text)) == 0, "gpupool-stat map failed: %s", text);
 	ck_assert_msg(strstr(text, "\ndevice 0: ") && strstr(text, "\npinned memory: ") && strstr(text, "are free in "),
 		"expected both memories and their free bytes in: %s", text);
 	n_checked++;

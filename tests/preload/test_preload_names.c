@@ -17,8 +17,8 @@ static void check_in(const char *where, const char *part)
 
 static void ask(const char *name)
 {
-	ck_assert_int_eq(play_stat_says("leaks", text, sizeof(text)), 0);
-	ck_assert_int_eq(play_stat_says("leaks --json | tee saved", json, sizeof(json)), 0);
+	ck_assert_int_eq(play_run_stat("leaks", text, sizeof(text)), 0);
+	ck_assert_int_eq(play_run_stat("leaks --json | tee saved", json, sizeof(json)), 0);
 }
 
 static void check_rows(void)
@@ -47,7 +47,7 @@ START_TEST(long_template_names_lose_their_arguments_and_keep_file_and_line)
 	ck_assert_ptr_null(memchr(full + 1, '"', (size_t)(end - full - 1)));
 	ck_assert_uint_gt((size_t)(end - full), 1500);
 	/* A saved answer keeps the names with which it was saved. */
-	ck_assert_int_eq(play_stat_says("leaks --from=saved", text, sizeof(text)), 0);
+	ck_assert_int_eq(play_run_stat("leaks --from=saved", text, sizeof(text)), 0);
 	check_rows();
 }
 END_TEST

@@ -51,9 +51,9 @@ START_TEST(another_process_releases_its_cache_on_an_out_of_memory)
 {
 	const char *env[] = {kinds[_i], QUIET, SHARED, NULL};
 
-	play_others("gives", env, read_both);
+	play_others("releases", env, read_both);
 	ck_assert_str_eq(play_err, "");
-	ck_assert_uint_eq(play_fact("asked"), 0);
+	ck_assert_uint_eq(play_fact("large request"), 0);
 	ck_assert_uint_ge(given, 280 * MIB);
 	ck_assert_uint_eq(got, given);
 	ck_assert_uint_eq(play_fact("child"), 0);
@@ -66,8 +66,8 @@ START_TEST(with_yield_or_socket_off_a_process_neither_asks_nor_releases)
 {
 	const char *env[] = {refusals[_i], QUIET, SHARED, NULL};
 
-	play_others("gives", env, NULL);
-	ck_assert_uint_eq(play_fact("asked"), 2);
+	play_others("releases", env, NULL);
+	ck_assert_uint_eq(play_fact("large request"), 2);
 	ck_assert_uint_eq(play_fact("child"), 0);
 }
 END_TEST
@@ -84,8 +84,8 @@ START_TEST(memory_in_use_elsewhere_stays_and_the_report_names_the_process_asked)
 	const char *env[] = {SHARED, NULL};
 	const char *asked;
 
-	play_others("has-nothing", env, take_report);
-	ck_assert_uint_eq(play_fact("asked"), 2);
+	play_others("nothing-cached", env, take_report);
+	ck_assert_uint_eq(play_fact("large request"), 2);
 	asked = strstr(report, "\"processes\":[{\"pid\":");
 	ck_assert_msg(asked, "%s", report);
 	ck_assert_ptr_nonnull(strstr(asked, "\"answered\":true,\"released_bytes\":0"));
@@ -101,7 +101,7 @@ START_TEST(a_process_found_by_two_names_of_one_directory_is_asked_once)
 
 	snprintf(runtime, sizeof(runtime), "GPUPOOL_RUNTIME_DIR=%s/gpupool", play_dir);
 	snprintf(xdg, sizeof(xdg), "XDG_RUNTIME_DIR=%s", play_dir);
-	play_others("has-nothing", env, NULL);
+	play_others("nothing-cached", env, NULL);
 	asked = strstr(play_err, "asked: process ");
 	ck_assert_msg(asked, "%s", play_err);
 	ck_assert_msg(strcspn(asked, ",") > strcspn(asked, "\n"), "%s", play_err);
@@ -118,9 +118,9 @@ START_TEST(a_stopped_process_does_not_keep_others_from_being_asked)
 	const char *env[] = {QUIET, SHARED, NULL};
 
 	play_others("stopped", env, read_yield);
-	ck_assert_uint_eq(play_fact("asked"), 0);
+	ck_assert_uint_eq(play_fact("large request"), 0);
 	ck_assert_uint_gt(got, 150 * MIB);
-	ck_assert_uint_eq(play_fact("asked again"), 2);
+	ck_assert_uint_eq(play_fact("second large request"), 2);
 }
 END_TEST
 
@@ -128,8 +128,8 @@ START_TEST(an_allocation_succeeds_after_the_process_with_the_cache_was_killed)
 {
 	const char *env[] = {QUIET, SHARED, NULL};
 
-	play_others("ended", env, NULL);
-	ck_assert_uint_eq(play_fact("asked"), 0);
+	play_others("killed", env, NULL);
+	ck_assert_uint_eq(play_fact("large request"), 0);
 }
 END_TEST
 
@@ -137,7 +137,7 @@ START_TEST(two_processes_that_ask_each_other_at_once_both_get_an_answer)
 {
 	const char *env[] = {kinds[_i], QUIET, SHARED, NULL};
 
-	play_others("both", env, NULL);
+	play_others("ask-each-other", env, NULL);
 	ck_assert_str_eq(play_err, "");
 }
 END_TEST
@@ -148,9 +148,9 @@ static const struct {
 } impostors[] = {
 	{"silent", 1}, /* not asked again after that */
 	{"hangs-up", 2},
-	{"lies", 2},
-	{"boasts", 2},
-	{"babbles", 2},
+	{"impossible-number", 2},
+	{"overstates", 2},
+	{"endless-answer", 2},
 };
 
 START_TEST(a_missing_or_invalid_answer_of_a_process_is_ignored)
@@ -158,8 +158,8 @@ START_TEST(a_missing_or_invalid_answer_of_a_process_is_ignored)
 	const char *env[] = {QUIET, SHARED, NULL};
 
 	play_others(impostors[_i].scenario, env, NULL);
-	ck_assert_uint_eq(play_fact("asked"), 2);
-	ck_assert_uint_eq(play_fact("asked again"), 2);
+	ck_assert_uint_eq(play_fact("large request"), 2);
+	ck_assert_uint_eq(play_fact("second large request"), 2);
 	ck_assert_uint_eq(play_fact("requests"), impostors[_i].requests);
 }
 END_TEST
@@ -171,7 +171,7 @@ START_TEST(another_users_process_is_not_asked)
 	play_others("foreign", env, NULL);
 	if (!play_fact("is root"))
 		return;
-	ck_assert_uint_eq(play_fact("asked"), 2);
+	ck_assert_uint_eq(play_fact("large request"), 2);
 	ck_assert_uint_eq(play_fact("child"), 0);
 }
 END_TEST
@@ -205,8 +205,8 @@ START_TEST(with_yield_all_root_gets_cached_memory_of_other_users_processes)
 {
 	const char *env[] = {yields[_i].yield, shared_tmpdir, QUIET, SHARED, NULL};
 
-	play_others("nobody-gives", env, NULL);
-	ck_assert_uint_eq(play_fact("asked"), yields[_i].asked);
+	play_others("nobody-releases", env, NULL);
+	ck_assert_uint_eq(play_fact("large request"), yields[_i].asked);
 	ck_assert_uint_eq(play_fact("child"), 0);
 }
 END_TEST
@@ -215,8 +215,8 @@ START_TEST(the_report_names_the_user_of_each_process_that_was_asked)
 {
 	const char *env[] = {"GPUPOOL_YIELD=all", shared_tmpdir, SHARED, NULL};
 
-	play_others("nobody-has-nothing", env, take_report);
-	ck_assert_uint_eq(play_fact("asked"), 2);
+	play_others("nobody-nothing-cached", env, take_report);
+	ck_assert_uint_eq(play_fact("large request"), 2);
 	ck_assert_ptr_nonnull(strstr(play_err, " of user 65534 released 0"));
 	ck_assert_msg(strstr(report, "\"uid\":65534,\"answered\":true,\"released_bytes\":0"), "%s", report);
 }
@@ -227,7 +227,7 @@ START_TEST(root_follows_no_link_in_another_users_socket_directory)
 	const char *env[] = {"GPUPOOL_YIELD=all", shared_tmpdir, QUIET, SHARED, NULL};
 
 	play_others("nobody-links", env, NULL);
-	ck_assert_uint_eq(play_fact("asked"), 2);
+	ck_assert_uint_eq(play_fact("large request"), 2);
 	ck_assert_uint_eq(play_fact("requests"), 0);
 }
 END_TEST
@@ -272,7 +272,7 @@ START_TEST(other_contexts_of_the_process_release_their_caches_on_an_out_of_memor
 	const char *env[] = {kinds[_i], QUIET, "SIMGPU_MEMORY=1GiB", "GPUPOOL_RESERVE=0", NULL};
 
 	play_others("contexts", env, read_contexts);
-	ck_assert_uint_eq(play_fact("asked"), 0);
+	ck_assert_uint_eq(play_fact("large request"), 0);
 	ck_assert_uint_ge(given, 280 * MIB);
 	ck_assert_uint_eq(play_fact("pinned"), 0);
 	ck_assert_uint_ge(got, 36 * MIB);

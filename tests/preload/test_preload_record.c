@@ -26,7 +26,7 @@ static int replay(const char *file, const char *option)
 	size_t n;
 	int status;
 
-	snprintf(command, sizeof(command), "$" EMULATOR " %s replay --json %s %s 2>said", play_stat, option, file);
+	snprintf(command, sizeof(command), "$" EMULATOR " %s replay --json %s %s 2>messages", play_stat, option, file);
 	out = popen(command, "r");
 	ck_assert_ptr_nonnull(out);
 	n = fread(answer, 1, sizeof(answer) - 1, out);
@@ -147,14 +147,15 @@ START_TEST(a_replay_ends_with_the_counters_of_the_recorded_process)
 	again = strstr(answer, "\"device\":");
 	ck_assert(device && again);
 	for (size_t i = 0; i < LENGTH(counters); i++) {
-		uint64_t was, is;
+		uint64_t recorded_count, replayed_count;
 
 		if (!is_known(counters[i]))
 			continue;
-		was = play_number(device, counters[i]);
-		is = play_number(again, counters[i]);
-		ck_assert_msg(was == is, "%s %s: %s is %llu in the process, but %llu in the replay", pool, setting,
-			counters[i], (unsigned long long)was, (unsigned long long)is);
+		recorded_count = play_number(device, counters[i]);
+		replayed_count = play_number(again, counters[i]);
+		ck_assert_msg(recorded_count == replayed_count,
+			"%s %s: %s is %llu in the process, but %llu in the replay", pool, setting, counters[i],
+			(unsigned long long)recorded_count, (unsigned long long)replayed_count);
 	}
 	ck_assert_uint_eq(play_number(again, "peak_reserved_bytes"), play_number(device, "peak_total_bytes"));
 	ck_assert_ptr_nonnull(strstr(answer, "\"has_end\":true"));

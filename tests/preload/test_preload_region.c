@@ -80,14 +80,14 @@ START_TEST(a_block_freed_in_a_region_is_reused_only_in_that_region)
 	play_region("apart", env, list_two);
 	check_quiet();
 	ck_assert_uint_eq(play_fact("shared"), 0);
-	ck_assert_uint_eq(play_fact("lost"), 0);
+	ck_assert_uint_eq(play_fact("misses on known sizes"), 0);
 	ck_assert_uint_ge(play_fact("cached"), 3 * 40 * MIB);
 	ck_assert_uint_eq(play_fact("races"), 0);
 }
 END_TEST
 
-static const char *const nested[] = {
-	"inner again", "apart", "the same", "outer again", "deep", "up again", "in a recursion", "one level left"};
+static const char *const nested[] = {"inner again", "inner differs from outer", "same region again", "outer again",
+	"inner at depth 100", "outer after 99 ends", "inner in a recursion", "outer after 99999 ends"};
 
 START_TEST(regions_nest_and_the_innermost_serves_allocations)
 {
@@ -98,7 +98,7 @@ START_TEST(regions_nest_and_the_innermost_serves_allocations)
 	for (size_t i = 0; i < LENGTH(nested); i++)
 		ck_assert_msg(play_fact(nested[i]) == 1, "%s: expected the fact to be 1", nested[i]);
 	ck_assert_uint_eq(play_fact("one end too many"), EINVAL);
-	ck_assert_uint_eq(play_fact("outside"), EINVAL);
+	ck_assert_uint_eq(play_fact("end outside"), EINVAL);
 }
 END_TEST
 
@@ -108,12 +108,12 @@ START_TEST(entering_a_region_affects_one_thread_and_its_cache_serves_all_threads
 
 	play_region("threads", env, NULL);
 	check_quiet();
-	ck_assert_uint_eq(play_fact("begun elsewhere"), EINVAL);
-	ck_assert_uint_eq(play_fact("ended with the thread"), EINVAL);
-	ck_assert_uint_eq(play_fact("not b's"), 1);
-	ck_assert_uint_eq(play_fact("a's again"), 1);
-	ck_assert_uint_eq(play_fact("b's stays"), 1);
-	ck_assert_uint_eq(play_fact("still in a"), 1);
+	ck_assert_uint_eq(play_fact("end in another thread"), EINVAL);
+	ck_assert_uint_eq(play_fact("end in a new thread"), EINVAL);
+	ck_assert_uint_eq(play_fact("b got another block"), 1);
+	ck_assert_uint_eq(play_fact("a got its block again"), 1);
+	ck_assert_uint_eq(play_fact("b got its block again"), 1);
+	ck_assert_uint_eq(play_fact("main thread still in a"), 1);
 	ck_assert_uint_eq(play_fact("races"), 0);
 }
 END_TEST
@@ -207,14 +207,14 @@ START_TEST(an_invalidated_region_releases_its_cache_now_and_busy_blocks_later)
 
 	play_region("invalidate", env, invalidate_by_request);
 	check_quiet();
-	ck_assert_uint_ge(play_fact("given"), 40 * MIB);
-	ck_assert_uint_ge(play_fact("less"), 40 * MIB);
+	ck_assert_uint_ge(play_fact("released"), 40 * MIB);
+	ck_assert_uint_ge(play_fact("total shrank by"), 40 * MIB);
 	ck_assert_uint_ge(play_fact("used"), 6 * MIB);
-	ck_assert_uint_eq(play_fact("new"), 1);
+	ck_assert_uint_eq(play_fact("region serves again"), 1);
 	/* Only the block that was allocated afterwards is left. */
-	ck_assert_uint_lt(play_fact("left"), 36 * MIB);
+	ck_assert_uint_lt(play_fact("left by reclaim"), 36 * MIB);
 	ck_assert_uint_eq(play_fact("cached again"), 1);
-	ck_assert_uint_eq(play_fact("nobody's"), 0);
+	ck_assert_uint_eq(play_fact("unknown region"), 0);
 	ck_assert_uint_lt(play_fact("total"), 36 * MIB);
 }
 END_TEST
@@ -225,10 +225,10 @@ START_TEST(a_context_that_ends_releases_the_memory_of_its_regions)
 
 	play_region("reset", env, NULL);
 	check_quiet();
-	ck_assert_uint_eq(play_fact("free all the same"), 1);
+	ck_assert_uint_eq(play_fact("free is unchanged"), 1);
 	ck_assert_uint_eq(play_fact("total"), 0);
-	ck_assert_uint_eq(play_fact("more"), 0);
-	ck_assert_uint_eq(play_fact("not outside"), 1);
+	ck_assert_uint_eq(play_fact("second miss"), 0);
+	ck_assert_uint_eq(play_fact("not reused outside"), 1);
 }
 END_TEST
 
@@ -265,7 +265,7 @@ START_TEST(regions_beyond_the_64th_use_the_common_cache_with_one_message)
 	ck_assert_ptr_nonnull(strstr(play_err, "there are 64 regions already: 'region 64'"));
 	ck_assert_uint_eq(play_fact("shared"), 5 + 4 + 3 + 2 + 1);
 	ck_assert_uint_eq(play_fact("first again"), 1);
-	ck_assert_uint_eq(play_fact("last is none"), 1);
+	ck_assert_uint_eq(play_fact("last region is none"), 1);
 }
 END_TEST
 
@@ -372,7 +372,7 @@ START_TEST(a_rule_puts_threads_into_regions_by_name)
 	ck_assert_int_eq(play_status, 0);
 	check_quiet();
 	ck_assert_uint_eq(play_fact("by hand"), 1);
-	ck_assert_uint_eq(play_fact("again"), 1);
+	ck_assert_uint_eq(play_fact("own block again"), 1);
 }
 END_TEST
 
@@ -402,10 +402,10 @@ START_TEST(a_rule_puts_allocations_of_a_library_into_a_region)
 		.at_pause = _i ? check_fft : check_library});
 	ck_assert_int_eq(play_status, 0);
 	check_quiet();
-	ck_assert_uint_eq(play_fact("apart"), 1);
-	ck_assert_uint_eq(play_fact("mine again"), 1);
-	ck_assert_uint_eq(play_fact("its again"), 1);
-	ck_assert_uint_eq(play_fact("entered"), 1);
+	ck_assert_uint_eq(play_fact("separate blocks"), 1);
+	ck_assert_uint_eq(play_fact("program's block again"), 1);
+	ck_assert_uint_eq(play_fact("library's block again"), 1);
+	ck_assert_uint_eq(play_fact("entered region wins"), 1);
 }
 END_TEST
 

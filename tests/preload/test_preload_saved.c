@@ -17,9 +17,9 @@ enum { KEPT = 64 };
 
 static char output[64 * 1024];
 
-static int stat_says(const char *words)
+static int run_stat(const char *words)
 {
-	return play_stat_says(words, output, sizeof(output));
+	return play_run_stat(words, output, sizeof(output));
 }
 
 static void check_in(const char *text, const char *part)
@@ -71,21 +71,21 @@ START_TEST(an_out_of_memory_report_can_be_read_after_its_process_has_ended)
 	snprintf(words, sizeof(words), "next: run gpupool-stat oom %d to see the blocks in the way", (int)pid);
 	check_in(play_err, words);
 	snprintf(words, sizeof(words), "oom %d", (int)pid);
-	ck_assert_int_eq(stat_says(words), 0);
+	ck_assert_int_eq(run_stat(words), 0);
 	check_in(output, " has ended: ");
 	check_in(output, "/app_short leak\n1 out-of-memory error; the last ");
 	check_in(output, " on device 0: a request for 3.00 MiB failed\n");
 	check_in(output, "advice   GPUPOOL_POOL=vmm can combine scattered free memory\n");
 	snprintf(words, sizeof(words), "oom ./%s", name);
-	ck_assert_int_eq(stat_says(words), 0);
+	ck_assert_int_eq(run_stat(words), 0);
 	check_in(output, " on device 0: a request for 3.00 MiB failed\n");
 	snprintf(words, sizeof(words), "oom --json %d", (int)pid);
-	ck_assert_int_eq(stat_says(words), 0);
+	ck_assert_int_eq(run_stat(words), 0);
 	check_in(output, "\"is_saved\":true");
-	ck_assert_int_eq(stat_says("oom"), 0);
+	ck_assert_int_eq(run_stat("oom"), 0);
 	check_in(output, "Processes that ended after an out-of-memory error");
 	check_in(output, "3.00 MiB  fragmented  ");
-	ck_assert_int_eq(stat_says("list"), 3);
+	ck_assert_int_eq(run_stat("list"), 3);
 }
 END_TEST
 
@@ -97,7 +97,7 @@ START_TEST(the_saved_report_is_of_the_last_out_of_memory_and_names_call_sites)
 	play("app_sites", "limited", env);
 	ck_assert_uint_eq(count_files(".oom", name), 1);
 	snprintf(words, sizeof(words), "oom ./%s", name);
-	ck_assert_int_eq(stat_says(words), 0);
+	ck_assert_int_eq(run_stat(words), 0);
 	check_in(output, "4 out-of-memory errors; the last ");
 	check_in(output, " for pinned memory: a request for 64.0 MiB failed\n");
 	check_in(output, "requested at: ");
@@ -119,7 +119,7 @@ START_TEST(GPUPOOL_OOM_FILE_names_the_report_file_or_switches_it_off)
 	snprintf(words, sizeof(words), "next: run gpupool-stat oom %s to see ", name);
 	check_in(play_err, words);
 	snprintf(words, sizeof(words), "oom %s", name);
-	ck_assert_int_eq(stat_says(words), 0);
+	ck_assert_int_eq(run_stat(words), 0);
 	check_in(output, " on device 0: a request for 3.00 MiB failed\n");
 }
 END_TEST
@@ -137,9 +137,9 @@ START_TEST(message_screen_and_recording_agree_about_an_out_of_memory)
 	check_in(play_err, "out of memory on device 0: a request for 4.00 MiB failed\n");
 	ck_assert_uint_eq(count_files(".oom", name), 1);
 	snprintf(words, sizeof(words), "oom ./%s", name);
-	ck_assert_int_eq(stat_says(words), 0);
+	ck_assert_int_eq(run_stat(words), 0);
 	check_in(output, " on device 0: a request for 4.00 MiB failed\n");
-	ck_assert_int_eq(stat_says("report recording -o page.html"), 0);
+	ck_assert_int_eq(run_stat("report recording -o page.html"), 0);
 	file = fopen("page.html", "r");
 	ck_assert_ptr_nonnull(file);
 	page[fread(page, 1, sizeof(page) - 1, file)] = '\0';

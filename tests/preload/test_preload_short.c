@@ -3,7 +3,7 @@
 
 /*
  * Compares the advice of an out-of-memory message with what the other pool types do for the same program: its
- * recording without a limit is replayed under the limit of the run that failed. The rules, by what the message says:
+ * recording without a limit is replayed under the limit of the run that failed. The rules, by what the message texts:
  *
  *	recommends a pool type		that type serves more allocations
  *	the limit is reached		no type goes further by the margin
@@ -28,7 +28,7 @@ enum type { SIMPLE, BINNED, SPLIT, VMM, N_TYPES };
 static const char *const types[N_TYPES] = {"simple", "binned", "split", "vmm"};
 
 /* Progress of a program until it ended or was refused memory. */
-struct way {
+struct progress {
 	uint64_t n_served, live_bytes;
 	bool is_refused;
 };
@@ -49,25 +49,25 @@ static json_t *parse(const char *text)
 	return object;
 }
 
-static struct way replay(enum type type)
+static struct progress replay(enum type type)
 {
 	static char text[64 * 1024];
 	char words[128];
 	const json_t *run, *device;
-	struct way way;
+	struct progress progress;
 	json_t *object;
 
 	snprintf(words, sizeof(words), "replay --json --limit=" LIMIT " --pool=%s %s/recording", types[type], play_dir);
-	ck_assert_int_eq(play_stat_says(words, text, sizeof(text)), 0);
+	ck_assert_int_eq(play_run_stat(words, text, sizeof(text)), 0);
 	object = parse(text);
 	run = json_array_get(json_object_get(object, "runs"), 0);
 	device = json_object_get(run, "device");
 	ck_assert(json_is_integer(json_object_get(run, "n_served")) && json_is_object(device));
-	way.n_served = (uint64_t)json_integer_value(json_object_get(run, "n_served"));
-	way.live_bytes = (uint64_t)json_integer_value(json_object_get(run, "peak_served_bytes"));
-	way.is_refused = json_integer_value(json_object_get(run, "n_refused")) > 0;
+	progress.n_served = (uint64_t)json_integer_value(json_object_get(run, "n_served"));
+	progress.live_bytes = (uint64_t)json_integer_value(json_object_get(run, "peak_served_bytes"));
+	progress.is_refused = json_integer_value(json_object_get(run, "n_refused")) > 0;
 	json_decref(object);
-	return way;
+	return progress;
 }
 
 static void record(const char *scenario)
@@ -79,7 +79,7 @@ static void record(const char *scenario)
 	ck_assert_msg(!play_fact("refused"), "expected no refused request without a limit: %s", play_err);
 }
 
-static struct way run(const char *scenario, enum type type)
+static struct progress run(const char *scenario, enum type type)
 {
 	char pool[32];
 	const char *const env[] = {pool, "GPUPOOL_LIMIT=" LIMIT, NULL};
@@ -91,7 +91,7 @@ static struct way run(const char *scenario, enum type type)
 		.preload = play_library,
 		.at_pause = take_oom});
 	ck_assert_int_eq(play_status, 0);
-	return (struct way){play_fact("served"), play_fact("live"), play_fact("refused")};
+	return (struct progress){play_fact("served"), play_fact("live"), play_fact("refused")};
 }
 
 /* Returns the type that the message recommends, or N_TYPES. */
@@ -107,21 +107,21 @@ static enum type recommended(void)
 	return N_TYPES;
 }
 
-static bool is_further(const struct way *way, const struct way *than)
+static bool is_further(const struct progress *progress, const struct progress *than)
 {
-	return way->n_served * 100 > than->n_served * (100 + MARGIN_PERCENT) &&
-	       way->live_bytes * 100 > than->live_bytes * (100 + MARGIN_PERCENT);
+	return progress->n_served * 100 > than->n_served * (100 + MARGIN_PERCENT) &&
+	       progress->live_bytes * 100 > than->live_bytes * (100 + MARGIN_PERCENT);
 }
 
-static void check_against(const struct way ways[static N_TYPES], enum type type, const char *cause)
+static void check_against(const struct progress all[static N_TYPES], enum type type, const char *cause)
 {
 	enum type better = recommended();
 	bool is_shared = !strcmp(cause, "fragmented");
 
 	if (better != N_TYPES) {
-		ck_assert_msg(ways[better].n_served > ways[type].n_served || !ways[better].is_refused,
-			"%s served %lu, and %s, which is recommended, %lu", types[type], ways[type].n_served,
-			types[better], ways[better].n_served);
+		ck_assert_msg(all[better].n_served > all[type].n_served || !all[better].is_refused,
+			"%s served %lu, and %s, which is recommended, %lu", types[type], all[type].n_served,
+			types[better], all[better].n_served);
 		return;
 	}
 	if (!strcmp(cause, "rounded")) {
@@ -130,9 +130,9 @@ static void check_against(const struct way ways[static N_TYPES], enum type type,
 		return;
 	}
 	for (enum type other = is_shared ? SPLIT : 0; other < N_TYPES; other++)
-		ck_assert_msg(!is_further(&ways[other], &ways[type]),
+		ck_assert_msg(!is_further(&all[other], &all[type]),
 			"%s served %lu allocations, %s %lu, and nothing is recommended: %s", types[type],
-			ways[type].n_served, types[other], ways[other].n_served, play_err);
+			all[type].n_served, types[other], all[other].n_served, play_err);
 }
 
 /* The cause under each type, or NULL if no request is refused there. */
@@ -160,14 +160,14 @@ static const struct program {
 	{"other-context", {"limited", "limited", "limited", "limited"}, NULL},
 };
 
-static void check_type(const struct program *program, const struct way ways[static N_TYPES], enum type type)
+static void check_type(const struct program *program, const struct progress all[static N_TYPES], enum type type)
 {
-	struct way way = run(program->scenario, type);
+	struct progress progress = run(program->scenario, type);
 	const char *cause = program->causes[type];
 	const json_t *last;
 	json_t *object;
 
-	ck_assert_msg(way.is_refused == !!cause, "%s under %s: expected a refusal only with a cause: %s",
+	ck_assert_msg(progress.is_refused == !!cause, "%s under %s: expected a refusal only with a cause: %s",
 		program->scenario, types[type], play_err);
 	if (!cause)
 		return;
@@ -176,10 +176,10 @@ static void check_type(const struct program *program, const struct way ways[stat
 	 * time that memory takes in a process to return to the driver.
 	 */
 	if (strcmp(program->scenario, "region"))
-		ck_assert(!is_further(&way, &ways[type]) && !is_further(&ways[type], &way));
+		ck_assert(!is_further(&progress, &all[type]) && !is_further(&all[type], &progress));
 	object = parse(answer);
 	last = json_object_get(object, "last");
-	check_against(ways, type, json_string_value(json_object_get(last, "cause")));
+	check_against(all, type, json_string_value(json_object_get(last, "cause")));
 	ck_assert_str_eq(json_string_value(json_object_get(last, "cause")), cause);
 	if (type == SPLIT && program->is_close)
 		;
@@ -193,13 +193,13 @@ static void check_type(const struct program *program, const struct way ways[stat
 START_TEST(a_replay_confirms_the_advice_of_an_out_of_memory_message)
 {
 	const struct program *program = &programs[_i];
-	struct way ways[N_TYPES];
+	struct progress all[N_TYPES];
 
 	record(program->scenario);
 	for (enum type type = 0; type < N_TYPES; type++)
-		ways[type] = replay(type);
+		all[type] = replay(type);
 	for (enum type type = 0; type < N_TYPES; type++)
-		check_type(program, ways, type);
+		check_type(program, all, type);
 }
 END_TEST
 
@@ -207,7 +207,7 @@ END_TEST
 START_TEST(small_surviving_blocks_limit_pool_types_without_slabs_just_as_much)
 {
 	static const char *const all[] = {"none", "simple", "binned", "split", "vmm"};
-	struct way least = {.n_served = UINT64_MAX, .live_bytes = UINT64_MAX}, most = {0};
+	struct progress least = {.n_served = UINT64_MAX, .live_bytes = UINT64_MAX}, most = {0};
 
 	for (size_t i = 0; i < LENGTH(all); i++) {
 		char pool[32];
@@ -227,7 +227,7 @@ START_TEST(small_surviving_blocks_limit_pool_types_without_slabs_just_as_much)
 END_TEST
 
 static const struct {
-	const char *env[4], *scenario, *cause, *says[2];
+	const char *env[4], *scenario, *cause, *texts[2];
 } messages[] = {
 	{{"SIMGPU_MEMORY=204MiB", "GPUPOOL_POOL=vmm"}, "leak", "full",
 		{"cause: the device is full: the program itself holds 198 MiB of the ",
@@ -275,9 +275,9 @@ START_TEST(an_out_of_memory_message_names_its_cause_and_a_remedy)
 	ck_assert(play_fact("refused"));
 	snprintf(cause, sizeof(cause), "\"cause\":\"%s\"", messages[_i].cause);
 	ck_assert_msg(strstr(answer, cause), "expected '%s' in: %s", cause, answer);
-	for (size_t i = 0; i < LENGTH(messages[_i].says); i++)
-		ck_assert_msg(
-			strstr(play_err, messages[_i].says[i]), "expected '%s' in: %s", messages[_i].says[i], play_err);
+	for (size_t i = 0; i < LENGTH(messages[_i].texts); i++)
+		ck_assert_msg(strstr(play_err, messages[_i].texts[i]), "expected '%s' in: %s", messages[_i].texts[i],
+			play_err);
 }
 END_TEST
 

@@ -15,10 +15,10 @@ static char answers[8][256 * 1024]; /* answers in the order of the pauses */
 static unsigned n_answers;
 
 /* Runs gpupool-stat with the words and returns its exit code. The output replaces the answer with number nth. */
-static int stat_says(unsigned nth, const char *words)
+static int run_stat(unsigned nth, const char *words)
 {
 	ck_assert_uint_lt(nth, LENGTH(answers));
-	return play_stat_says(words, answers[nth], sizeof(answers[nth]));
+	return play_run_stat(words, answers[nth], sizeof(answers[nth]));
 }
 
 static void check_in(const char *text, const char *part)
@@ -357,13 +357,13 @@ static void show_leaks(const char *name)
 {
 	if (strcmp(name, "held"))
 		return;
-	ck_assert_int_eq(stat_says(0, "leaks"), 0);
-	ck_assert_int_eq(stat_says(1, "leaks --by=library"), 0);
-	ck_assert_int_eq(stat_says(2, "leaks --by=size --min=1MiB"), 0);
-	ck_assert_int_eq(stat_says(3, "leaks --by=age -n 0"), 0);
-	ck_assert_int_eq(stat_says(4, "leaks --json $(ls *.sock | cut -d. -f1) >saved"), 0);
-	ck_assert_int_eq(stat_says(5, "leaks --watch=0.1 --count=2 --older=0"), 0);
-	ck_assert_int_eq(stat_says(6, "leaks --older=100000"), 0);
+	ck_assert_int_eq(run_stat(0, "leaks"), 0);
+	ck_assert_int_eq(run_stat(1, "leaks --by=library"), 0);
+	ck_assert_int_eq(run_stat(2, "leaks --by=size --min=1MiB"), 0);
+	ck_assert_int_eq(run_stat(3, "leaks --by=age -n 0"), 0);
+	ck_assert_int_eq(run_stat(4, "leaks --json $(ls *.sock | cut -d. -f1) >saved"), 0);
+	ck_assert_int_eq(run_stat(5, "leaks --watch=0.1 --count=2 --older=0"), 0);
+	ck_assert_int_eq(run_stat(6, "leaks --older=100000"), 0);
 }
 
 START_TEST(gpupool_stat_leaks_groups_by_site_library_size_and_age)
@@ -391,14 +391,14 @@ END_TEST
 static void show_growth(const char *name)
 {
 	if (!strcmp(name, "before")) {
-		ck_assert_int_eq(stat_says(0, "stacks $(ls *.sock | cut -d. -f1) on 4 sample=3"), 0);
+		ck_assert_int_eq(run_stat(0, "stacks $(ls *.sock | cut -d. -f1) on 4 sample=3"), 0);
 	} else if (!strcmp(name, "on")) {
-		ck_assert_int_eq(stat_says(1, "leaks --json >saved"), 0);
-		ck_assert_int_eq(stat_says(2, "stacks $(ls *.sock | cut -d. -f1)"), 0);
+		ck_assert_int_eq(run_stat(1, "leaks --json >saved"), 0);
+		ck_assert_int_eq(run_stat(2, "stacks $(ls *.sock | cut -d. -f1)"), 0);
 	} else {
-		ck_assert_int_eq(stat_says(3, "leaks --diff=saved"), 0);
-		ck_assert_int_eq(stat_says(4, "leaks --from=saved"), 0);
-		ck_assert_int_eq(stat_says(5, "stacks $(ls *.sock | cut -d. -f1) off"), 0);
+		ck_assert_int_eq(run_stat(3, "leaks --diff=saved"), 0);
+		ck_assert_int_eq(run_stat(4, "leaks --from=saved"), 0);
+		ck_assert_int_eq(run_stat(5, "stacks $(ls *.sock | cut -d. -f1) off"), 0);
 	}
 }
 
@@ -416,14 +416,14 @@ START_TEST(gpupool_stat_leaks_compares_with_a_saved_answer)
 	check_in(answers[4], AT("keep_large"));
 	check_in(answers[4], "(no stack)\n");
 	check_in(answers[5], "call stacks are off\n");
-	ck_assert_int_eq(stat_says(6, "leaks --from=saved"), 0);
+	ck_assert_int_eq(run_stat(6, "leaks --from=saved"), 0);
 	check_in(answers[6], AT("keep_large"));
 }
 END_TEST
 
 static void show_oom(const char *name)
 {
-	ck_assert_int_eq(stat_says(0, "oom"), 0);
+	ck_assert_int_eq(run_stat(0, "oom"), 0);
 }
 
 START_TEST(gpupool_stat_oom_explains_the_last_out_of_memory)
@@ -444,7 +444,7 @@ END_TEST
 static void show_none(const char *name)
 {
 	if (strcmp(name, "held") == 0)
-		ck_assert_int_eq(stat_says(0, "oom"), 0);
+		ck_assert_int_eq(run_stat(0, "oom"), 0);
 }
 
 START_TEST(gpupool_stat_oom_says_that_there_was_no_out_of_memory)
@@ -456,7 +456,7 @@ END_TEST
 
 static void show_wrong(const char *name)
 {
-	ck_assert_int_eq(stat_says(0, "leaks"), 0);
+	ck_assert_int_eq(run_stat(0, "leaks"), 0);
 }
 
 START_TEST(gpupool_stat_leaks_shows_wrong_frees_with_functions)
@@ -465,10 +465,10 @@ START_TEST(gpupool_stat_leaks_shows_wrong_frees_with_functions)
 
 	play("wrong", env, show_wrong);
 	check_in(answers[0], "double free of 0x");
-	check_in(answers[0], "freed here: " AT("free_it_again"));
-	check_in(answers[0], "freed before: " AT("free_it"));
+	check_in(answers[0], "freed here: " AT("free_block_again"));
+	check_in(answers[0], "freed before: " AT("free_block"));
 	check_in(answers[0], "allocated: " ALLOC);
-	check_in(answers[0], " < " AT("make_it"));
+	check_in(answers[0], " < " AT("alloc_block"));
 	check_in(answers[0], "invalid free of 0x");
 }
 END_TEST
@@ -484,8 +484,8 @@ static const char *const python_stacks[] = {
 
 static void show_leaks_once(const char *name)
 {
-	ck_assert_int_eq(stat_says(0, "leaks"), 0);
-	ck_assert_int_eq(stat_says(1, "leaks --json >saved"), 0);
+	ck_assert_int_eq(run_stat(0, "leaks"), 0);
+	ck_assert_int_eq(run_stat(1, "leaks --json >saved"), 0);
 }
 
 START_TEST(stacks_of_a_Python_program_contain_its_Python_functions)
@@ -503,7 +503,7 @@ START_TEST(stacks_of_a_Python_program_contain_its_Python_functions)
 		check_in(answers[0], python_stacks[i]);
 	ck_assert_ptr_null(strstr(answers[0], "_PyEval_EvalFrameDefault"));
 	/* A saved answer contains the names, too. */
-	ck_assert_int_eq(stat_says(2, "leaks --from=saved"), 0);
+	ck_assert_int_eq(run_stat(2, "leaks --from=saved"), 0);
 	for (size_t i = 0; i < LENGTH(python_stacks); i++)
 		check_in(answers[2], python_stacks[i]);
 }
@@ -519,7 +519,7 @@ START_TEST(an_answer_without_room_for_all_sites_is_marked_truncated)
 		.preload = play_library,
 		.at_pause = show_leaks_once});
 	ck_assert_msg(play_status == 0, "expected exit status 0, got %d: %s", play_status, play_err);
-	ck_assert_int_eq(stat_says(1, "leaks --from=saved --json | grep -o 'truncated[^,]*'"), 0);
+	ck_assert_int_eq(run_stat(1, "leaks --from=saved --json | grep -o 'truncated[^,]*'"), 0);
 	check_in(answers[1], "true");
 }
 END_TEST
@@ -552,7 +552,7 @@ START_TEST(gpupool_stat_refuses_invalid_arguments_of_leaks_and_stacks)
 	ck_assert_ptr_nonnull(junk);
 	fputs("[]", junk);
 	fclose(junk);
-	ck_assert_int_eq(stat_says(0, bad_words[_i].words), bad_words[_i].code);
+	ck_assert_int_eq(run_stat(0, bad_words[_i].words), bad_words[_i].code);
 	check_in(answers[0], bad_words[_i].error);
 }
 END_TEST

@@ -97,7 +97,7 @@ END_TEST
 
 static char listed[16384], shown[65536];
 
-static int stat_says(const char *words, char *text, size_t size)
+static int run_stat(const char *words, char *text, size_t size)
 {
 	char command[1024];
 	FILE *out;
@@ -113,9 +113,9 @@ static void ask_stat(const char *name)
 {
 	char words[64];
 
-	ck_assert_int_eq(stat_says("list --query=pid --format=csv,noheader", listed, sizeof(listed)), 0);
+	ck_assert_int_eq(run_stat("list --query=pid --format=csv,noheader", listed, sizeof(listed)), 0);
 	snprintf(words, sizeof(words), "--json status %u", (unsigned)play_fact("pid"));
-	ck_assert_msg(stat_says(words, shown, sizeof(shown)) == 0, "gpupool-stat failed: %s", shown);
+	ck_assert_msg(run_stat(words, shown, sizeof(shown)) == 0, "gpupool-stat failed: %s", shown);
 }
 
 START_TEST(gpupool_stat_finds_a_process_without_a_socket_directory)
@@ -163,7 +163,7 @@ START_TEST(gpupool_stat_lists_no_socket_of_another_user_under_this_users_name)
 	if (child == 0)
 		squat(ready[1]);
 	ck_assert_int_eq(read(ready[0], &byte, 1), 1);
-	(void)stat_says("list", listed, sizeof(listed));
+	(void)run_stat("list", listed, sizeof(listed));
 	snprintf(line, sizeof(line), "%d", (int)child);
 	ck_assert_msg(!strstr(listed, line), "expected no line '%s' in: %s", line, listed);
 	ck_assert_int_eq(kill(child, SIGKILL), 0);

@@ -75,7 +75,7 @@ static const char *const settings[][3] = {
 
 START_TEST(each_free_records_a_fence_if_work_may_be_submitted_unseen)
 {
-	play("asked", settings[_i]);
+	play("forced", settings[_i]);
 	ck_assert_str_eq(play_out, "fences: " N_ROUNDS "\n");
 }
 END_TEST
@@ -94,7 +94,7 @@ START_TEST(each_free_records_a_fence_if_another_library_interposes_dlsym_first)
 
 	snprintf(other, sizeof(other), "%s/libother.so", play_app_dir);
 	snprintf(both, sizeof(both), "%s %s", _i ? play_library : other, _i ? other : play_library);
-	play_run(&(struct play){.program = "app_work", .words = {"asked"}, .preload = both});
+	play_run(&(struct play){.program = "app_work", .words = {"forced"}, .preload = both});
 	ck_assert_int_eq(play_status, 0);
 	ck_assert_str_eq(play_out, _i ? "fences: 0\n" : "fences: " N_ROUNDS "\n");
 }
@@ -104,7 +104,7 @@ END_TEST
 static const struct {
 	const char *scenario, *env[3], *why;
 } reasons[] = {
-	{"asked", {"GPUPOOL_LOG=debug", "SIMGPU_DRIVER_VERSION=13030"}, "the driver is newer than CUDA 13.2"},
+	{"forced", {"GPUPOOL_LOG=debug", "SIMGPU_DRIVER_VERSION=13030"}, "the driver is newer than CUDA 13.2"},
 	{"blind", {"GPUPOOL_LOG=debug"}, "intercepts functions that submit work"},
 	{"private", {"GPUPOOL_LOG=debug"}, "the program uses a driver interface that no header declares"},
 };
@@ -123,7 +123,7 @@ END_TEST
 START_TEST(each_free_records_a_fence_at_the_end_of_the_process)
 {
 	play("ending", pools[_i]);
-	ck_assert_str_eq(play_out, "before it: 0\nat the end: 1\n");
+	ck_assert_str_eq(play_out, "before the end: 0\nat the end: 1\n");
 }
 END_TEST
 
