@@ -13,17 +13,17 @@
 static CUcontext attach_begin(void)
 {
 	CHECK(cuInit(0));
-	CHECK(cuDevicePrimaryCtxRetain(&places[PRIMARY].ctx, 0));
-	CHECK(cuCtxCreate_v2(&places[GREEN_A].ctx, 0, 0));
-	return places[GREEN_A].ctx;
+	CHECK(cuDevicePrimaryCtxRetain(&contexts[PRIMARY].ctx, 0));
+	CHECK(cuCtxCreate_v2(&contexts[GREEN_A].ctx, 0, 0));
+	return contexts[GREEN_A].ctx;
 }
 
-static void tell_current(CUcontext ctx)
+static void print_current(CUcontext ctx)
 {
 	CUcontext now = NULL;
 	CUresult r = cuCtxGetCurrent(&now);
 
-	say("current: %d, the same: %d, none: %d", r, now == ctx, !now);
+	print_line("current: %d, the same: %d, none: %d", r, now == ctx, !now);
 }
 
 static void attached(void)
@@ -34,42 +34,42 @@ static void attached(void)
 
 	CHECK(cuMemAlloc_v2(&ptr, 4 << 20));
 	r = cuCtxAttach(&same, 0);
-	say("attach: %d, same: %d", r, same == ctx);
-	say("attach with flags: %d", cuCtxAttach(&same, 1));
+	print_line("attach: %d, same: %d", r, same == ctx);
+	print_line("attach with flags: %d", cuCtxAttach(&same, 1));
 	CHECK(cuCtxSetCurrent(NULL));
-	say("attach with none current: %d", cuCtxAttach(&same, 0));
-	say("detach with none current: %d", cuCtxDetach(ctx));
-	say("set current: %d", cuCtxSetCurrent(ctx));
-	say("detach, the first: %d", cuCtxDetach(ctx));
-	tell_current(ctx);
-	say("free: %d", cuMemFree_v2(ptr));
-	say("alloc: %d", cuMemAlloc_v2(&ptr, 4 << 20));
-	say("detach, the second: %d", cuCtxDetach(ctx));
-	tell_current(ctx);
-	say("alloc: %d", cuMemAlloc_v2(&ptr, 4 << 20));
-	say("set current: %d", cuCtxSetCurrent(ctx));
-	say("detach, the third: %d", cuCtxDetach(ctx));
+	print_line("attach with none current: %d", cuCtxAttach(&same, 0));
+	print_line("detach with none current: %d", cuCtxDetach(ctx));
+	print_line("set current: %d", cuCtxSetCurrent(ctx));
+	print_line("detach, the first: %d", cuCtxDetach(ctx));
+	print_current(ctx);
+	print_line("free: %d", cuMemFree_v2(ptr));
+	print_line("alloc: %d", cuMemAlloc_v2(&ptr, 4 << 20));
+	print_line("detach, the second: %d", cuCtxDetach(ctx));
+	print_current(ctx);
+	print_line("alloc: %d", cuMemAlloc_v2(&ptr, 4 << 20));
+	print_line("set current: %d", cuCtxSetCurrent(ctx));
+	print_line("detach, the third: %d", cuCtxDetach(ctx));
 }
 
 static void attached_primary(void)
 {
 	CUcontext ctx = attach_begin(), same = NULL;
 
-	CHECK(cuCtxSetCurrent(places[PRIMARY].ctx));
-	say_end("attach of the primary", cuCtxAttach(&same, 0));
-	say_end("detach of the primary", cuCtxDetach(places[PRIMARY].ctx));
-	say_end("detach again", cuCtxDetach(places[PRIMARY].ctx));
+	CHECK(cuCtxSetCurrent(contexts[PRIMARY].ctx));
+	print_end("attach of the primary", cuCtxAttach(&same, 0));
+	print_end("detach of the primary", cuCtxDetach(contexts[PRIMARY].ctx));
+	print_end("detach again", cuCtxDetach(contexts[PRIMARY].ctx));
 	CHECK(cuCtxSetCurrent(ctx));
-	say("attach: %d", cuCtxAttach(&same, 0));
-	say("destroy of what is attached twice: %d", cuCtxDestroy_v2(ctx));
-	tell_current(ctx);
-	say("detach of NULL: %d", cuCtxDetach(NULL));
-	say("set current: %d", cuCtxSetCurrent(ctx));
-	say("detach: %d", cuCtxDetach(ctx));
+	print_line("attach: %d", cuCtxAttach(&same, 0));
+	print_line("destroy of what is attached twice: %d", cuCtxDestroy_v2(ctx));
+	print_current(ctx);
+	print_line("detach of NULL: %d", cuCtxDetach(NULL));
+	print_line("set current: %d", cuCtxSetCurrent(ctx));
+	print_line("detach: %d", cuCtxDetach(ctx));
 }
 
 /* Prints what still works in a context that has ended. kept is memory of another context, which is alive. */
-static void tell_gone(CUcontext ctx, CUdeviceptr kept)
+static void print_ended(CUcontext ctx, CUdeviceptr kept)
 {
 	unsigned long long id = 0;
 	size_t available, total;
@@ -81,24 +81,25 @@ static void tell_gone(CUcontext ctx, CUdeviceptr kept)
 	CUresult r;
 
 	r = cuCtxGetCurrent(&now);
-	say("current: %d, still: %d", r, now == ctx);
+	print_line("current: %d, still: %d", r, now == ctx);
 	r = cuCtxGetId(ctx, &id);
-	say("id: %d, %llu", r, id);
+	print_line("id: %d, %llu", r, id);
 	r = cuCtxGetId(NULL, &id);
-	say("id of the current: %d, %llu", r, id);
-	say("device: %d", cuCtxGetDevice(&(CUdevice){0}));
-	say("alloc: %d", cuMemAlloc_v2(&ptr, 4 << 20));
-	say("alloc of nothing: %d", cuMemAlloc_v2(&ptr, 0));
-	say("pinned alloc: %d", cuMemHostAlloc(&host, 4096, 0));
-	say("memory info: %d", cuMemGetInfo_v2(&available, &total));
-	say("synchronise: %d", cuCtxSynchronize());
-	say("stream: %d", cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-	say("event: %d", cuEventCreate(&event, 0));
-	say("attribute of another's memory: %d", cuPointerGetAttribute(&now, CU_POINTER_ATTRIBUTE_CONTEXT, kept));
-	say("free of NULL: %d", cuMemFree_v2(0));
-	say("free of another's memory: %d", cuMemFree_v2(kept));
-	say("pinned free of NULL: %d", cuMemFreeHost(NULL));
-	say("set current to the same: %d", cuCtxSetCurrent(ctx));
+	print_line("id of the current: %d, %llu", r, id);
+	print_line("device: %d", cuCtxGetDevice(&(CUdevice){0}));
+	print_line("alloc: %d", cuMemAlloc_v2(&ptr, 4 << 20));
+	print_line("alloc of nothing: %d", cuMemAlloc_v2(&ptr, 0));
+	print_line("pinned alloc: %d", cuMemHostAlloc(&host, 4096, 0));
+	print_line("memory info: %d", cuMemGetInfo_v2(&available, &total));
+	print_line("synchronise: %d", cuCtxSynchronize());
+	print_line("stream: %d", cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	print_line("event: %d", cuEventCreate(&event, 0));
+	print_line(
+		"attribute of another's memory: %d", cuPointerGetAttribute(&now, CU_POINTER_ATTRIBUTE_CONTEXT, kept));
+	print_line("free of NULL: %d", cuMemFree_v2(0));
+	print_line("free of another's memory: %d", cuMemFree_v2(kept));
+	print_line("pinned free of NULL: %d", cuMemFreeHost(NULL));
+	print_line("set current to the same: %d", cuCtxSetCurrent(ctx));
 }
 
 static CUdeviceptr kept_ptr;
@@ -109,14 +110,14 @@ static CUresult call_work(uint64_t unused)
 	CUdeviceptr ptr = 0;
 	CUresult r = cuMemAlloc_v2(&ptr, 4 << 20);
 
-	say("a thread in it: alloc: %d", r);
+	print_line("a thread in it: alloc: %d", r);
 	raise_flag(0);
 	while (!flag_value(1))
 		usleep(1000);
-	say("its context is gone: free: %d", cuMemFree_v2(ptr));
-	tell_gone(places[GREEN_A].ctx, kept_ptr);
-	say("set current to the primary: %d", cuCtxSetCurrent(places[PRIMARY].ctx));
-	say("free of its memory: %d", cuMemFree_v2(kept_ptr));
+	print_line("its context is gone: free: %d", cuMemFree_v2(ptr));
+	print_ended(contexts[GREEN_A].ctx, kept_ptr);
+	print_line("set current to the primary: %d", cuCtxSetCurrent(contexts[PRIMARY].ctx));
+	print_line("free of its memory: %d", cuMemFree_v2(kept_ptr));
 	return CUDA_SUCCESS;
 }
 
@@ -127,14 +128,14 @@ static void ended_elsewhere(void)
 
 	flags = two;
 	CHECK(cuInit(0));
-	CHECK(cuDevicePrimaryCtxRetain(&places[PRIMARY].ctx, 0));
-	kept_ptr = take(PRIMARY, 4 << 20);
+	CHECK(cuDevicePrimaryCtxRetain(&contexts[PRIMARY].ctx, 0));
+	kept_ptr = alloc_in(PRIMARY, 4 << 20);
 	CHECK(cuCtxCreate_v2(&a.ctx, 0, 0));
-	places[GREEN_A].ctx = a.ctx;
+	contexts[GREEN_A].ctx = a.ctx;
 	attempt_begin(&a);
 	while (!flag_value(0))
 		usleep(1000);
-	say("destroy: %d", cuCtxDestroy_v2(a.ctx));
+	print_line("destroy: %d", cuCtxDestroy_v2(a.ctx));
 	raise_flag(1);
 	pthread_join(a.thread, NULL);
 }
@@ -144,19 +145,19 @@ static void primary_gone(void)
 	CUdeviceptr ptr, beside;
 	CUcontext second = attach_begin();
 
-	beside = take(GREEN_A, 4 << 20);
-	ptr = take(PRIMARY, 4 << 20);
-	say_end("release", cuDevicePrimaryCtxRelease_v2(0));
-	tell_gone(places[PRIMARY].ctx, beside);
-	say("free of its own: %d", cuMemFree_v2(ptr));
-	say("in the second: %d", cuCtxSetCurrent(second));
-	say("free of its own: %d", cuMemFree_v2(ptr));
-	say_end("release too many", cuDevicePrimaryCtxRelease_v2(0));
-	CHECK(cuDevicePrimaryCtxRetain(&places[PRIMARY].ctx, 0));
-	say_end("reset", cuDevicePrimaryCtxReset_v2(0));
-	say_end("reset of what is not active", cuDevicePrimaryCtxReset_v2(0));
-	say_end("release after the reset", cuDevicePrimaryCtxRelease_v2(0));
-	say("id: %d", cuCtxGetId(places[PRIMARY].ctx, &(unsigned long long){0}));
+	beside = alloc_in(GREEN_A, 4 << 20);
+	ptr = alloc_in(PRIMARY, 4 << 20);
+	print_end("release", cuDevicePrimaryCtxRelease_v2(0));
+	print_ended(contexts[PRIMARY].ctx, beside);
+	print_line("free of its own: %d", cuMemFree_v2(ptr));
+	print_line("in the second: %d", cuCtxSetCurrent(second));
+	print_line("free of its own: %d", cuMemFree_v2(ptr));
+	print_end("release too many", cuDevicePrimaryCtxRelease_v2(0));
+	CHECK(cuDevicePrimaryCtxRetain(&contexts[PRIMARY].ctx, 0));
+	print_end("reset", cuDevicePrimaryCtxReset_v2(0));
+	print_end("reset of what is not active", cuDevicePrimaryCtxReset_v2(0));
+	print_end("release after the reset", cuDevicePrimaryCtxRelease_v2(0));
+	print_line("id: %d", cuCtxGetId(contexts[PRIMARY].ctx, &(unsigned long long){0}));
 }
 
 static const struct group groups[] = {

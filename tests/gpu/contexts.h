@@ -3,7 +3,7 @@
 #pragma once
 
 /*
- * Shared by programs that ask a GPU about contexts: the driver's functions, places (contexts with a stream), kernels
+ * Shared by programs that ask a GPU about contexts: the driver's functions, contexts with a stream each, kernels
  * that spin on flags, calls that may wait, and groups of questions. Needs no toolkit.
  */
 
@@ -22,7 +22,7 @@
 #include "tests/apps/green_abi.h"
 #include "tests/apps/kernels.h"
 
-enum { PATIENCE_MS = 250, GROUP_LIMIT_S = 90, N_FLAGS = 512, SMS = 16 };
+enum { WAIT_LIMIT_MS = 250, GROUP_LIMIT_S = 90, N_FLAGS = 512, SMS = 16 };
 
 typedef struct CUmod_st *CUmodule;
 typedef struct CUfunc_st *CUfunction;
@@ -84,8 +84,8 @@ typedef struct CUfunc_st *CUfunction;
 FUNCTIONS(FUNCTION)
 #undef FUNCTION
 
-static inline void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
-static inline void say(const char *format, ...)
+static inline void print_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static inline void print_line(const char *format, ...)
 {
 	va_list args;
 
@@ -100,7 +100,7 @@ static inline void check(CUresult r, const char *what)
 {
 	if (r == CUDA_SUCCESS)
 		return;
-	say("stopped: %s: error %d", what, r);
+	print_line("stopped: %s: error %d", what, r);
 	_exit(1);
 }
 
@@ -114,7 +114,7 @@ static inline bool load(void)
 #define FUNCTION(name, parameters)                              \
 	*(void **)&name = driver ? dlsym(driver, #name) : NULL; \
 	if (driver && !name)                                    \
-		say("missing: %s", #name);                      \
+		print_line("missing: %s", #name);               \
 	is_complete = is_complete && name;
 	FUNCTIONS(FUNCTION)
 #undef FUNCTION
@@ -129,16 +129,16 @@ static inline long now_ms(void)
 	return now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* The places to which work can be submitted: the primary context and two green contexts. */
-enum { PRIMARY, GREEN_A, GREEN_B, N_PLACES };
-static const char *const place_names[N_PLACES] = {"primary", "green A", "green B"};
+/* The contexts to which work can be submitted: the primary context and two green contexts. */
+enum { PRIMARY, GREEN_A, GREEN_B, N_CONTEXTS };
+static const char *const context_names[N_CONTEXTS] = {"primary", "green A", "green B"};
 
-static struct place {
+static struct test_context {
 	CUgreenCtx green; /* NULL for the primary context */
 	CUcontext ctx;
 	CUstream stream;
 	CUfunction wait, set;
-} places[N_PLACES];
+} contexts[N_CONTEXTS];
 
 static uint32_t *flags; /* pinned flags that kernels wait for and set */
 static unsigned n_flags;
@@ -169,18 +169,18 @@ static inline CUresult launch(CUfunction function, CUstream stream, unsigned fla
 	return cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL);
 }
 
-/* Keeps a place's stream busy until the flag is raised. */
-static inline unsigned make_busy(int place)
+/* Keeps the stream of a context busy until the flag is raised. */
+static inline unsigned make_busy(int context)
 {
 	unsigned flag = next_flag();
 
-	CHECK(launch(places[place].wait, places[place].stream, flag));
+	CHECK(launch(contexts[context].wait, contexts[context].stream, flag));
 	return flag;
 }
 
 static inline bool is_set_soon(unsigned flag)
 {
-	long end = now_ms() + PATIENCE_MS;
+	long end = now_ms() + WAIT_LIMIT_MS;
 
 	while (!flag_value(flag) && now_ms() < end) {
 		/* A simulated GPU works while it is called. */
@@ -193,35 +193,35 @@ static inline bool is_set_soon(unsigned flag)
 
 static inline bool is_ready_soon(CUevent event)
 {
-	long end = now_ms() + PATIENCE_MS;
+	long end = now_ms() + WAIT_LIMIT_MS;
 
 	while (cuEventQuery(event) == CUDA_ERROR_NOT_READY && now_ms() < end)
 		usleep(1000);
 	return cuEventQuery(event) == CUDA_SUCCESS;
 }
 
-static inline void load_kernels(struct place *place)
+static inline void load_kernels(struct test_context *context)
 {
 	CUmodule module;
 
-	CHECK(cuCtxSetCurrent(place->ctx));
+	CHECK(cuCtxSetCurrent(context->ctx));
 	CHECK(cuModuleLoadData(&module, kernels_ptx));
-	CHECK(cuModuleGetFunction(&place->wait, module, "wait_flag"));
-	CHECK(cuModuleGetFunction(&place->set, module, "set_flag"));
+	CHECK(cuModuleGetFunction(&context->wait, module, "wait_flag"));
+	CHECK(cuModuleGetFunction(&context->set, module, "set_flag"));
 }
 
 /* Launches everything once, since a first launch may load a module, and then waits. */
-static inline void warm_up(struct place *place)
+static inline void warm_up(struct test_context *context)
 {
 	unsigned flag = next_flag();
 
-	CHECK(cuCtxSetCurrent(place->ctx));
-	CHECK(launch(place->set, place->stream, flag));
-	CHECK(launch(place->wait, place->stream, flag));
-	CHECK(cuStreamSynchronize(place->stream));
+	CHECK(cuCtxSetCurrent(context->ctx));
+	CHECK(launch(context->set, context->stream, flag));
+	CHECK(launch(context->wait, context->stream, flag));
+	CHECK(cuStreamSynchronize(context->stream));
 }
 
-static inline void make_green(int place)
+static inline void make_green(int context)
 {
 	CUdevResource all, parts[2], rest;
 	CUdevResourceDesc desc;
@@ -229,62 +229,62 @@ static inline void make_green(int place)
 
 	CHECK(cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM));
 	CHECK(cuDevSmResourceSplitByCount(parts, &n, &all, &rest, 0, SMS));
-	CHECK(cuDevResourceGenerateDesc(&desc, &parts[place - GREEN_A], 1));
-	CHECK(cuGreenCtxCreate(&places[place].green, desc, 0, CU_GREEN_CTX_DEFAULT_STREAM));
-	CHECK(cuCtxFromGreenCtx(&places[place].ctx, places[place].green));
-	CHECK(cuGreenCtxStreamCreate(&places[place].stream, places[place].green, CU_STREAM_NON_BLOCKING, 0));
+	CHECK(cuDevResourceGenerateDesc(&desc, &parts[context - GREEN_A], 1));
+	CHECK(cuGreenCtxCreate(&contexts[context].green, desc, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+	CHECK(cuCtxFromGreenCtx(&contexts[context].ctx, contexts[context].green));
+	CHECK(cuGreenCtxStreamCreate(&contexts[context].stream, contexts[context].green, CU_STREAM_NON_BLOCKING, 0));
 }
 
 static inline void start(void)
 {
 	CHECK(cuInit(0));
-	CHECK(cuDevicePrimaryCtxRetain(&places[PRIMARY].ctx, 0));
-	CHECK(cuCtxSetCurrent(places[PRIMARY].ctx));
-	CHECK(cuStreamCreate(&places[PRIMARY].stream, CU_STREAM_NON_BLOCKING));
+	CHECK(cuDevicePrimaryCtxRetain(&contexts[PRIMARY].ctx, 0));
+	CHECK(cuCtxSetCurrent(contexts[PRIMARY].ctx));
+	CHECK(cuStreamCreate(&contexts[PRIMARY].stream, CU_STREAM_NON_BLOCKING));
 	CHECK(cuMemHostAlloc((void **)&flags, N_FLAGS * sizeof(*flags), CU_MEMHOSTALLOC_PORTABLE));
 	memset(flags, 0, N_FLAGS * sizeof(*flags));
 	make_green(GREEN_A);
 	make_green(GREEN_B);
-	for (int i = 0; i < N_PLACES; i++)
-		load_kernels(&places[i]);
-	for (int i = 0; i < N_PLACES; i++)
-		warm_up(&places[i]);
-	CHECK(cuCtxSetCurrent(places[PRIMARY].ctx));
+	for (int i = 0; i < N_CONTEXTS; i++)
+		load_kernels(&contexts[i]);
+	for (int i = 0; i < N_CONTEXTS; i++)
+		warm_up(&contexts[i]);
+	CHECK(cuCtxSetCurrent(contexts[PRIMARY].ctx));
 }
 
-static inline const char *place_of(CUcontext ctx)
+static inline const char *name_of_context(CUcontext ctx)
 {
-	for (int i = 0; i < N_PLACES; i++)
-		if (places[i].ctx == ctx)
-			return place_names[i];
+	for (int i = 0; i < N_CONTEXTS; i++)
+		if (contexts[i].ctx == ctx)
+			return context_names[i];
 	return ctx ? "another" : "none";
 }
 
-static inline CUdeviceptr take(int place, size_t bytes)
+static inline CUdeviceptr alloc_in(int context, size_t bytes)
 {
 	CUdeviceptr ptr = 0;
 
-	CHECK(cuCtxSetCurrent(places[place].ctx));
+	CHECK(cuCtxSetCurrent(contexts[context].ctx));
 	CHECK(cuMemAlloc_v2(&ptr, bytes));
 	return ptr;
 }
 
-static inline CUevent event_of(int place)
+static inline CUevent event_of(int context)
 {
 	CUevent event = NULL;
 
-	CHECK(cuCtxSetCurrent(places[place].ctx));
+	CHECK(cuCtxSetCurrent(contexts[context].ctx));
 	CHECK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
 	return event;
 }
 
-/* A call that may wait; it is made in a separate thread, with the context of a place current. */
+/* A call that may wait; it is made in a separate thread, with one of the contexts current. */
 struct attempt {
 	CUresult (*call)(uint64_t arg);
 	uint64_t arg;
 	CUcontext ctx;
 	CUresult r;
-	_Atomic bool is_back;
+	_Atomic bool has_returned;
 	pthread_t thread;
 };
 
@@ -295,7 +295,7 @@ static inline void *attempt_main(void *arg)
 	a->r = cuCtxSetCurrent(a->ctx);
 	if (!a->r)
 		a->r = a->call(a->arg);
-	a->is_back = true;
+	a->has_returned = true;
 	return NULL;
 }
 
@@ -305,13 +305,13 @@ static inline void attempt_begin(struct attempt *a)
 		_exit(2);
 }
 
-static inline bool attempt_is_back_soon(struct attempt *a)
+static inline bool attempt_returns_soon(struct attempt *a)
 {
-	long end = now_ms() + PATIENCE_MS;
+	long end = now_ms() + WAIT_LIMIT_MS;
 
-	while (!a->is_back && now_ms() < end)
+	while (!a->has_returned && now_ms() < end)
 		usleep(1000);
-	return a->is_back;
+	return a->has_returned;
 }
 
 static inline int state(void)
@@ -324,9 +324,9 @@ static inline int state(void)
 }
 
 /* Prints the result of a call that may end the primary context, and whether that is still active. */
-static inline void say_end(const char *what, CUresult r)
+static inline void print_end(const char *what, CUresult r)
 {
-	say("%s: %d, primary active: %d", what, r, state());
+	print_line("%s: %d, primary active: %d", what, r, state());
 }
 
 struct group {
@@ -340,7 +340,7 @@ static inline void run_group(const struct group *group, void (*first)(void))
 	int status = 0;
 	pid_t child;
 
-	say("== %s", group->name);
+	print_line("== %s", group->name);
 	child = fork();
 	if (child == 0) {
 		alarm(GROUP_LIMIT_S);
@@ -354,9 +354,9 @@ static inline void run_group(const struct group *group, void (*first)(void))
 	}
 	waitpid(child, &status, 0);
 	if (WIFSIGNALED(status))
-		say("ended by signal %d", WTERMSIG(status));
+		print_line("ended by signal %d", WTERMSIG(status));
 	else if (WEXITSTATUS(status))
-		say("ended with status %d", WEXITSTATUS(status));
+		print_line("ended with status %d", WEXITSTATUS(status));
 }
 
 /* Runs all groups, or only the named one. */

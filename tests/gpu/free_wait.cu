@@ -27,7 +27,7 @@ static const struct row {
 	{"pinned", 1 << 20, true},
 };
 
-static void *take(const struct row *row)
+static void *alloc_row(const struct row *row)
 {
 	void *p;
 
@@ -35,14 +35,14 @@ static void *take(const struct row *row)
 	return p;
 }
 
-static void give(const struct row *row, void *p)
+static void free_row(const struct row *row, void *p)
 {
 	CHECK(row->is_pinned ? cudaFreeHost(p) : cudaFree(p));
 }
 
 static void measure(const struct row *row, cudaStream_t stream)
 {
-	void *p = take(row);
+	void *p = alloc_row(row);
 	double start, free_ms, malloc_ms;
 	bool is_busy_after_free, is_busy_after_malloc;
 
@@ -50,18 +50,18 @@ static void measure(const struct row *row, cudaStream_t stream)
 	CHECK(cudaDeviceSynchronize());
 	write_late<<<1, 32, 0, stream>>>((char *)p, KERNEL_NS);
 	start = now_ns();
-	give(row, p);
+	free_row(row, p);
 	free_ms = (now_ns() - start) / 1e6;
 	is_busy_after_free = cudaStreamQuery(stream) == cudaErrorNotReady;
 	start = now_ns();
-	p = take(row);
+	p = alloc_row(row);
 	malloc_ms = (now_ns() - start) / 1e6;
 	is_busy_after_malloc = cudaStreamQuery(stream) == cudaErrorNotReady;
 	printf("free_wait kind=%s bytes=%zu free_ms=%.4f busy_after_free=%d malloc_ms=%.4f "
 	       "busy_after_malloc=%d\n",
 		row->name, row->bytes, free_ms, is_busy_after_free, malloc_ms, is_busy_after_malloc);
 	CHECK(cudaDeviceSynchronize());
-	give(row, p);
+	free_row(row, p);
 }
 
 int main()
@@ -72,7 +72,7 @@ int main()
 	CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
 	for (const struct row &row : rows) {
 		/* A first round, not measured: it initialises the driver and the pool. */
-		give(&row, take(&row));
+		free_row(&row, alloc_row(&row));
 		measure(&row, stream);
 	}
 	return 0;

@@ -11,7 +11,7 @@
  *   cc -std=gnu11 -O2 -I. -o green_probe tests/gpu/green_probe.c -ldl -lpthread && ./green_probe
  *
  * Each group of questions runs in a new process with a time limit. To keep a stream busy, a kernel spins on a flag
- * until the answer is known. Work that has not run after PATIENCE_MS counts as held back.
+ * until the answer is known. Work that has not run after WAIT_LIMIT_MS counts as held back.
  */
 
 #include "contexts.h"
@@ -34,30 +34,30 @@ static void identity(void)
 	CUdevice device;
 	CUresult r;
 
-	for (int i = 0; i < N_PLACES; i++) {
-		r = cuCtxGetId(places[i].ctx, &id);
-		say("id of %s: %d, %llu", place_names[i], r, id);
-		CHECK(cuCtxSetCurrent(places[i].ctx));
+	for (int i = 0; i < N_CONTEXTS; i++) {
+		r = cuCtxGetId(contexts[i].ctx, &id);
+		print_line("id of %s: %d, %llu", context_names[i], r, id);
+		CHECK(cuCtxSetCurrent(contexts[i].ctx));
 		r = cuCtxGetCurrent(&ctx);
-		say("current with %s current: %d, %s", place_names[i], r, place_of(ctx));
+		print_line("current with %s current: %d, %s", context_names[i], r, name_of_context(ctx));
 		r = cuCtxGetId(NULL, &id);
-		say("id of the current: %d, %llu; device: %d", r, id, cuCtxGetDevice(&device));
-		r = cuStreamGetCtx(places[i].stream, &ctx);
-		say("context of its stream: %d, %s", r, place_of(ctx));
+		print_line("id of the current: %d, %llu; device: %d", r, id, cuCtxGetDevice(&device));
+		r = cuStreamGetCtx(contexts[i].stream, &ctx);
+		print_line("context of its stream: %d, %s", r, name_of_context(ctx));
 		green = NULL;
-		r = cuStreamGetGreenCtx(places[i].stream, &green);
-		say("green context of its stream: %d, its own: %d", r, green == places[i].green);
+		r = cuStreamGetGreenCtx(contexts[i].stream, &green);
+		print_line("green context of its stream: %d, its own: %d", r, green == contexts[i].green);
 		r = cuStreamGetGreenCtx(NULL, &green);
-		say("green context of the NULL stream: %d, its own: %d", r, green == places[i].green);
+		print_line("green context of the NULL stream: %d, its own: %d", r, green == contexts[i].green);
 	}
-	r = cuCtxFromGreenCtx(&ctx, places[GREEN_A].green);
-	say("a second cuCtxFromGreenCtx: %d, same: %d", r, ctx == places[GREEN_A].ctx);
-	say("launch of the primary's kernel in a green stream: %d",
-		launch(places[PRIMARY].set, places[GREEN_A].stream, next_flag()));
-	say("launch of a green kernel in the primary's stream: %d",
-		launch(places[GREEN_A].set, places[PRIMARY].stream, next_flag()));
-	say("launch of a green kernel in another green stream: %d",
-		launch(places[GREEN_A].set, places[GREEN_B].stream, next_flag()));
+	r = cuCtxFromGreenCtx(&ctx, contexts[GREEN_A].green);
+	print_line("a second cuCtxFromGreenCtx: %d, same: %d", r, ctx == contexts[GREEN_A].ctx);
+	print_line("launch of the primary's kernel in a green stream: %d",
+		launch(contexts[PRIMARY].set, contexts[GREEN_A].stream, next_flag()));
+	print_line("launch of a green kernel in the primary's stream: %d",
+		launch(contexts[GREEN_A].set, contexts[PRIMARY].stream, next_flag()));
+	print_line("launch of a green kernel in another green stream: %d",
+		launch(contexts[GREEN_A].set, contexts[GREEN_B].stream, next_flag()));
 }
 
 static void owners(void)
@@ -68,41 +68,43 @@ static void owners(void)
 	void *host;
 	CUresult r;
 
-	for (int i = 0; i < N_PLACES; i++) {
+	for (int i = 0; i < N_CONTEXTS; i++) {
 		for (int k = 0; k < 2; k++) {
-			CUdeviceptr ptr = take(i, sizes[k]);
+			CUdeviceptr ptr = alloc_in(i, sizes[k]);
 
 			r = cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_CONTEXT, ptr);
-			say("owner of %zu bytes allocated in %s: %d, %s", sizes[k], place_names[i], r, place_of(owner));
-			for (int at = 0; at < N_PLACES; at++) {
-				ptr = take(i, sizes[k]);
-				CHECK(cuCtxSetCurrent(places[at].ctx));
-				say("  freed with %s current: %d", place_names[at], cuMemFree_v2(ptr));
+			print_line("owner of %zu bytes allocated in %s: %d, %s", sizes[k], context_names[i], r,
+				name_of_context(owner));
+			for (int at = 0; at < N_CONTEXTS; at++) {
+				ptr = alloc_in(i, sizes[k]);
+				CHECK(cuCtxSetCurrent(contexts[at].ctx));
+				print_line("  freed with %s current: %d", context_names[at], cuMemFree_v2(ptr));
 			}
-			ptr = take(i, sizes[k]);
-			say("  freed on A's stream: %d", cuMemFreeAsync(ptr, places[GREEN_A].stream));
-			CHECK(cuStreamSynchronize(places[GREEN_A].stream));
+			ptr = alloc_in(i, sizes[k]);
+			print_line("  freed on A's stream: %d", cuMemFreeAsync(ptr, contexts[GREEN_A].stream));
+			CHECK(cuStreamSynchronize(contexts[GREEN_A].stream));
 			CHECK(cuMemGetInfo_v2(&available[k], &total));
 		}
 		CHECK(cuMemHostAlloc(&host, 4096, 0));
 		r = cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_CONTEXT, (CUdeviceptr)(uintptr_t)host);
-		say("owner of pinned memory allocated in %s: %d, %s", place_names[i], r, place_of(owner));
+		print_line(
+			"owner of pinned memory allocated in %s: %d, %s", context_names[i], r, name_of_context(owner));
 	}
 }
 
 static CUresult record_primary(CUevent event)
 {
-	return cuCtxRecordEvent(places[PRIMARY].ctx, event);
+	return cuCtxRecordEvent(contexts[PRIMARY].ctx, event);
 }
 
 static CUresult record_ctx_a(CUevent event)
 {
-	return cuCtxRecordEvent(places[GREEN_A].ctx, event);
+	return cuCtxRecordEvent(contexts[GREEN_A].ctx, event);
 }
 
 static CUresult record_green_a(CUevent event)
 {
-	return cuGreenCtxRecordEvent(places[GREEN_A].green, event);
+	return cuGreenCtxRecordEvent(contexts[GREEN_A].green, event);
 }
 
 static const struct {
@@ -119,17 +121,17 @@ static void covers(void)
 {
 	for (int i = 0; i < 3; i++) {
 		for (int of = PRIMARY; of <= GREEN_A; of++) {
-			for (int busy = 0; busy < N_PLACES; busy++) {
+			for (int busy = 0; busy < N_CONTEXTS; busy++) {
 				CUevent event = event_of(of);
 				unsigned flag = make_busy(busy);
 				CUresult r = records[i].record(event);
 
-				say("%s, event of %s, %s busy: %d, covers: %d", records[i].name, place_names[of],
-					place_names[busy], r, r ? -1 : !is_ready_soon(event));
+				print_line("%s, event of %s, %s busy: %d, covers: %d", records[i].name,
+					context_names[of], context_names[busy], r, r ? -1 : !is_ready_soon(event));
 				raise_flag(flag);
-				CHECK(cuStreamSynchronize(places[busy].stream));
+				CHECK(cuStreamSynchronize(contexts[busy].stream));
 				if (!r && !is_ready_soon(event))
-					say("  and is not ready afterwards");
+					print_line("  and is not ready afterwards");
 			}
 		}
 	}
@@ -137,17 +139,17 @@ static void covers(void)
 
 static CUresult wait_primary(CUevent event)
 {
-	return cuCtxWaitEvent(places[PRIMARY].ctx, event);
+	return cuCtxWaitEvent(contexts[PRIMARY].ctx, event);
 }
 
 static CUresult wait_ctx_a(CUevent event)
 {
-	return cuCtxWaitEvent(places[GREEN_A].ctx, event);
+	return cuCtxWaitEvent(contexts[GREEN_A].ctx, event);
 }
 
 static CUresult wait_green_a(CUevent event)
 {
-	return cuGreenCtxWaitEvent(places[GREEN_A].green, event);
+	return cuGreenCtxWaitEvent(contexts[GREEN_A].green, event);
 }
 
 static const struct {
@@ -163,49 +165,49 @@ static void orders_row(int how, int busy, int later, CUstream stream)
 {
 	CUevent event = event_of(PRIMARY);
 	unsigned flag = make_busy(busy), mark = next_flag();
-	CUresult r = cuCtxRecordEvent(places[PRIMARY].ctx, event);
+	CUresult r = cuCtxRecordEvent(contexts[PRIMARY].ctx, event);
 
 	if (!r)
 		r = waits[how].wait(event);
-	CHECK(cuCtxSetCurrent(places[later].ctx));
-	CHECK(launch(places[later].set, stream, mark));
-	say("%s on a record of %s's work, later %s of %s: %d, held back: %d", waits[how].name, place_names[busy],
-		stream ? "stream" : "NULL stream", place_names[later], r, !is_set_soon(mark));
+	CHECK(cuCtxSetCurrent(contexts[later].ctx));
+	CHECK(launch(contexts[later].set, stream, mark));
+	print_line("%s on a record of %s's work, later %s of %s: %d, held back: %d", waits[how].name,
+		context_names[busy], stream ? "stream" : "NULL stream", context_names[later], r, !is_set_soon(mark));
 	raise_flag(flag);
-	for (int i = 0; i < N_PLACES; i++)
-		CHECK(cuStreamSynchronize(places[i].stream));
+	for (int i = 0; i < N_CONTEXTS; i++)
+		CHECK(cuStreamSynchronize(contexts[i].stream));
 	CHECK(cuCtxSynchronize());
 	if (!flag_value(mark))
-		say("  and never ran");
+		print_line("  and never ran");
 }
 
 static void orders(void)
 {
 	for (int how = 0; how < 3; how++)
-		for (int busy = 0; busy < N_PLACES; busy++)
-			for (int later = 0; later < N_PLACES; later++)
+		for (int busy = 0; busy < N_CONTEXTS; busy++)
+			for (int later = 0; later < N_CONTEXTS; later++)
 				if (later != busy)
-					orders_row(how, busy, later, places[later].stream);
-	for (int later = 0; later < N_PLACES; later++)
+					orders_row(how, busy, later, contexts[later].stream);
+	for (int later = 0; later < N_CONTEXTS; later++)
 		orders_row(0, later == PRIMARY, later, NULL);
 }
 
-/* Asks about a stream that is created after the wait, in each place. */
+/* Asks about a stream that is created after the wait, in each context. */
 static void orders_later_streams(void)
 {
-	for (int later = 0; later < N_PLACES; later++) {
+	for (int later = 0; later < N_CONTEXTS; later++) {
 		CUevent event = event_of(PRIMARY);
 		int busy = later == GREEN_A ? PRIMARY : GREEN_A;
 		unsigned flag = make_busy(busy), mark = next_flag();
 		CUstream stream = NULL;
 
-		CHECK(cuCtxRecordEvent(places[PRIMARY].ctx, event));
-		CHECK(cuCtxWaitEvent(places[PRIMARY].ctx, event));
-		CHECK(cuCtxSetCurrent(places[later].ctx));
+		CHECK(cuCtxRecordEvent(contexts[PRIMARY].ctx, event));
+		CHECK(cuCtxWaitEvent(contexts[PRIMARY].ctx, event));
+		CHECK(cuCtxSetCurrent(contexts[later].ctx));
 		CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-		CHECK(launch(places[later].set, stream, mark));
-		say("a stream made in %s after a wait for %s's work: held back: %d", place_names[later],
-			place_names[busy], !is_set_soon(mark));
+		CHECK(launch(contexts[later].set, stream, mark));
+		print_line("a stream made in %s after a wait for %s's work: held back: %d", context_names[later],
+			context_names[busy], !is_set_soon(mark));
 		raise_flag(flag);
 		CHECK(cuStreamSynchronize(stream));
 	}
@@ -221,38 +223,39 @@ static void orders_later_greens(void)
 	unsigned flag, mark = next_flag();
 	bool is_held_back;
 
-	CHECK(cuStreamDestroy_v2(places[GREEN_A].stream));
-	CHECK(cuGreenCtxDestroy(places[GREEN_A].green));
+	CHECK(cuStreamDestroy_v2(contexts[GREEN_A].stream));
+	CHECK(cuGreenCtxDestroy(contexts[GREEN_A].green));
 	flag = make_busy(PRIMARY);
-	CHECK(cuCtxRecordEvent(places[PRIMARY].ctx, event));
-	CHECK(cuCtxWaitEvent(places[PRIMARY].ctx, event));
+	CHECK(cuCtxRecordEvent(contexts[PRIMARY].ctx, event));
+	CHECK(cuCtxWaitEvent(contexts[PRIMARY].ctx, event));
 	make_green(GREEN_A);
-	say("a green context made after a wait for the primary's work, which goes on: %d", !is_ready_soon(event));
-	CHECK(launch(places[GREEN_B].set, places[GREEN_A].stream, mark));
+	print_line(
+		"a green context made after a wait for the primary's work, which goes on: %d", !is_ready_soon(event));
+	CHECK(launch(contexts[GREEN_B].set, contexts[GREEN_A].stream, mark));
 	is_held_back = !is_set_soon(mark);
-	say("its later work: held back: %d, while the earlier goes on: %d", is_held_back, !is_ready_soon(event));
+	print_line("its later work: held back: %d, while the earlier goes on: %d", is_held_back, !is_ready_soon(event));
 	raise_flag(flag);
-	CHECK(cuStreamSynchronize(places[GREEN_A].stream));
+	CHECK(cuStreamSynchronize(contexts[GREEN_A].stream));
 }
 
-/* Asks whether work on the NULL stream of one place waits for work on that of another. */
+/* Asks whether work on the NULL stream of one context waits for work on that of another. */
 static void null_streams(void)
 {
-	for (int first = 0; first < N_PLACES; first++) {
-		for (int second = 0; second < N_PLACES; second++) {
+	for (int first = 0; first < N_CONTEXTS; first++) {
+		for (int second = 0; second < N_CONTEXTS; second++) {
 			unsigned flag = next_flag(), mark = next_flag();
 
 			if (first == second)
 				continue;
-			CHECK(cuCtxSetCurrent(places[first].ctx));
-			CHECK(launch(places[first].wait, NULL, flag));
-			CHECK(cuCtxSetCurrent(places[second].ctx));
-			CHECK(launch(places[second].set, NULL, mark));
-			say("NULL stream of %s behind that of %s: held back: %d", place_names[second],
-				place_names[first], !is_set_soon(mark));
+			CHECK(cuCtxSetCurrent(contexts[first].ctx));
+			CHECK(launch(contexts[first].wait, NULL, flag));
+			CHECK(cuCtxSetCurrent(contexts[second].ctx));
+			CHECK(launch(contexts[second].set, NULL, mark));
+			print_line("NULL stream of %s behind that of %s: held back: %d", context_names[second],
+				context_names[first], !is_set_soon(mark));
 			raise_flag(flag);
 			CHECK(cuCtxSynchronize());
-			CHECK(cuCtxSetCurrent(places[first].ctx));
+			CHECK(cuCtxSetCurrent(contexts[first].ctx));
 			CHECK(cuCtxSynchronize());
 		}
 	}
@@ -260,120 +263,120 @@ static void null_streams(void)
 
 static void synchronizes(void)
 {
-	for (int at = 0; at < N_PLACES; at++) {
-		for (int busy = 0; busy < N_PLACES; busy++) {
-			struct attempt a = {.call = call_synchronize, .ctx = places[at].ctx};
+	for (int at = 0; at < N_CONTEXTS; at++) {
+		for (int busy = 0; busy < N_CONTEXTS; busy++) {
+			struct attempt a = {.call = call_synchronize, .ctx = contexts[at].ctx};
 			unsigned flag = make_busy(busy);
-			bool is_back;
+			bool has_returned;
 
 			attempt_begin(&a);
-			is_back = attempt_is_back_soon(&a);
+			has_returned = attempt_returns_soon(&a);
 			raise_flag(flag);
 			pthread_join(a.thread, NULL);
-			say("cuCtxSynchronize in %s, %s busy: %d, waits: %d", place_names[at], place_names[busy], a.r,
-				!is_back);
+			print_line("cuCtxSynchronize in %s, %s busy: %d, waits: %d", context_names[at],
+				context_names[busy], a.r, !has_returned);
 		}
 	}
 }
 
 static void free_row(int of, int at, int busy)
 {
-	CUdeviceptr ptr = take(of, 4 << 20);
-	struct attempt a = {.call = call_free, .arg = ptr, .ctx = places[at].ctx};
+	CUdeviceptr ptr = alloc_in(of, 4 << 20);
+	struct attempt a = {.call = call_free, .arg = ptr, .ctx = contexts[at].ctx};
 	unsigned flag = make_busy(busy);
-	bool is_back;
+	bool has_returned;
 
 	/* A green context can be current in only one thread at a time. */
-	CHECK(cuCtxSetCurrent(places[PRIMARY].ctx));
+	CHECK(cuCtxSetCurrent(contexts[PRIMARY].ctx));
 	attempt_begin(&a);
-	is_back = attempt_is_back_soon(&a);
+	has_returned = attempt_returns_soon(&a);
 	raise_flag(flag);
 	pthread_join(a.thread, NULL);
-	CHECK(cuStreamSynchronize(places[busy].stream));
-	say("free of %s's memory in %s, %s busy: %d, waits: %d", place_names[of], place_names[at], place_names[busy],
-		a.r, !is_back);
+	CHECK(cuStreamSynchronize(contexts[busy].stream));
+	print_line("free of %s's memory in %s, %s busy: %d, waits: %d", context_names[of], context_names[at],
+		context_names[busy], a.r, !has_returned);
 }
 
 static void frees(void)
 {
 	for (int of = PRIMARY; of <= GREEN_A; of++)
 		for (int at = PRIMARY; at <= GREEN_A; at++)
-			for (int busy = 0; busy < N_PLACES; busy++)
+			for (int busy = 0; busy < N_CONTEXTS; busy++)
 				free_row(of, at, busy);
 }
 
-static CUresult call_green_destroy(uint64_t place)
+static CUresult call_green_destroy(uint64_t context)
 {
-	return cuGreenCtxDestroy(places[place].green);
+	return cuGreenCtxDestroy(contexts[context].green);
 }
 
 static CUresult call_launch(uint64_t where)
 {
-	return launch(places[where >> 32].set, places[where >> 32].stream, (unsigned)where);
+	return launch(contexts[where >> 32].set, contexts[where >> 32].stream, (unsigned)where);
 }
 
 /* Asks whether a thread can launch while another is inside a free that waits for a spinning kernel. */
 static void launches_row(int busy, int where)
 {
-	struct attempt f = {.call = call_free, .arg = take(PRIMARY, 4 << 20), .ctx = places[PRIMARY].ctx};
+	struct attempt f = {.call = call_free, .arg = alloc_in(PRIMARY, 4 << 20), .ctx = contexts[PRIMARY].ctx};
 	unsigned flag = make_busy(busy), mark = next_flag();
-	struct attempt l = {.call = call_launch, .arg = (uint64_t)where << 32 | mark, .ctx = places[where].ctx};
+	struct attempt l = {.call = call_launch, .arg = (uint64_t)where << 32 | mark, .ctx = contexts[where].ctx};
 	bool is_free_back, is_launched, has_run;
 
 	attempt_begin(&f);
-	is_free_back = attempt_is_back_soon(&f);
+	is_free_back = attempt_returns_soon(&f);
 	attempt_begin(&l);
-	is_launched = attempt_is_back_soon(&l);
+	is_launched = attempt_returns_soon(&l);
 	has_run = is_set_soon(mark);
 	raise_flag(flag);
 	pthread_join(f.thread, NULL);
 	pthread_join(l.thread, NULL);
-	CHECK(cuStreamSynchronize(places[busy].stream));
-	CHECK(cuStreamSynchronize(places[where].stream));
-	say("a free waits (%d) for %s; a launch in %s: %d, returns: %d, runs: %d", !is_free_back, place_names[busy],
-		place_names[where], l.r, is_launched, has_run);
+	CHECK(cuStreamSynchronize(contexts[busy].stream));
+	CHECK(cuStreamSynchronize(contexts[where].stream));
+	print_line("a free waits (%d) for %s; a launch in %s: %d, returns: %d, runs: %d", !is_free_back,
+		context_names[busy], context_names[where], l.r, is_launched, has_run);
 }
 
 static void launches(void)
 {
-	for (int busy = 0; busy < N_PLACES; busy++)
-		for (int where = 0; where < N_PLACES; where++)
+	for (int busy = 0; busy < N_CONTEXTS; busy++)
+		for (int where = 0; where < N_CONTEXTS; where++)
 			if (where != busy)
 				launches_row(busy, where);
 }
 
 static void captures(void)
 {
-	for (int capturing = 0; capturing < N_PLACES; capturing++) {
+	for (int capturing = 0; capturing < N_CONTEXTS; capturing++) {
 		for (int i = 0; i < 3; i++) {
 			CUevent event = event_of(i == 0 ? PRIMARY : GREEN_A);
 			CUgraph graph = NULL;
 			CUresult r;
 
-			CHECK(cuStreamBeginCapture_v2(places[capturing].stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+			CHECK(cuStreamBeginCapture_v2(contexts[capturing].stream, CU_STREAM_CAPTURE_MODE_RELAXED));
 			r = records[i].record(event);
-			say("%s while %s captures: %d, end: %d", records[i].name, place_names[capturing], r,
-				cuStreamEndCapture(places[capturing].stream, &graph));
+			print_line("%s while %s captures: %d, end: %d", records[i].name, context_names[capturing], r,
+				cuStreamEndCapture(contexts[capturing].stream, &graph));
 		}
 	}
 }
 
-static void tell_pointer(const char *when, CUdeviceptr ptr)
+static void print_pointer(const char *when, CUdeviceptr ptr)
 {
 	CUcontext owner = NULL;
 	uint32_t word = 0;
 	CUresult r = cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_CONTEXT, ptr);
 
-	say("%s: primary active: %d, owner: %d, %s", when, state(), r, place_of(owner));
+	print_line("%s: primary active: %d, owner: %d, %s", when, state(), r, name_of_context(owner));
 	if (r)
 		return;
 	r = cuMemcpyDtoH_v2(&word, ptr, sizeof(word));
-	say("%s: a copy of it: %d, still there: %d", when, r, word == 0x1234);
+	print_line("%s: a copy of it: %d, still there: %d", when, r, word == 0x1234);
 }
 
-static CUdeviceptr take_marked(int place, size_t bytes)
+static CUdeviceptr alloc_marked(int context, size_t bytes)
 {
-	CUdeviceptr ptr = take(place, bytes);
+	CUdeviceptr ptr = alloc_in(context, bytes);
 
 	CHECK(cuMemsetD32_v2(ptr, 0x1234, 4));
 	CHECK(cuCtxSynchronize());
@@ -382,94 +385,94 @@ static CUdeviceptr take_marked(int place, size_t bytes)
 
 static void destruction(void)
 {
-	CUdeviceptr ptr = take_marked(GREEN_A, 4 << 20), small = take_marked(GREEN_A, 512);
+	CUdeviceptr ptr = alloc_marked(GREEN_A, 4 << 20), small = alloc_marked(GREEN_A, 512);
 
-	CHECK(cuStreamDestroy_v2(places[GREEN_A].stream));
-	CHECK(cuCtxSetCurrent(places[PRIMARY].ctx));
-	say_end("destroy A", cuGreenCtxDestroy(places[GREEN_A].green));
-	tell_pointer("after the destruction, 4 MiB", ptr);
-	tell_pointer("after the destruction, 512 bytes", small);
-	say("free in the primary: %d", cuMemFree_v2(ptr));
-	say("free in the primary: %d", cuMemFree_v2(small));
+	CHECK(cuStreamDestroy_v2(contexts[GREEN_A].stream));
+	CHECK(cuCtxSetCurrent(contexts[PRIMARY].ctx));
+	print_end("destroy A", cuGreenCtxDestroy(contexts[GREEN_A].green));
+	print_pointer("after the destruction, 4 MiB", ptr);
+	print_pointer("after the destruction, 512 bytes", small);
+	print_line("free in the primary: %d", cuMemFree_v2(ptr));
+	print_line("free in the primary: %d", cuMemFree_v2(small));
 }
 
 /* Asks whether the destruction of A waits for running work of A, and whether a free does. */
 static void destruction_with_work(void)
 {
-	struct attempt f = {.call = call_free, .arg = take(PRIMARY, 4 << 20), .ctx = places[PRIMARY].ctx};
-	struct attempt d = {.call = call_green_destroy, .arg = GREEN_A, .ctx = places[PRIMARY].ctx};
+	struct attempt f = {.call = call_free, .arg = alloc_in(PRIMARY, 4 << 20), .ctx = contexts[PRIMARY].ctx};
+	struct attempt d = {.call = call_green_destroy, .arg = GREEN_A, .ctx = contexts[PRIMARY].ctx};
 	unsigned flag = make_busy(GREEN_A);
 	bool is_destroyed, is_free_back;
 	CUevent event = event_of(PRIMARY);
 	CUresult r;
 
 	attempt_begin(&d);
-	is_destroyed = attempt_is_back_soon(&d);
-	r = cuCtxRecordEvent(places[PRIMARY].ctx, event);
-	say("the primary's record afterwards: %d, covers: %d", r, r ? -1 : !is_ready_soon(event));
+	is_destroyed = attempt_returns_soon(&d);
+	r = cuCtxRecordEvent(contexts[PRIMARY].ctx, event);
+	print_line("the primary's record afterwards: %d, covers: %d", r, r ? -1 : !is_ready_soon(event));
 	attempt_begin(&f);
-	is_free_back = attempt_is_back_soon(&f);
+	is_free_back = attempt_returns_soon(&f);
 	raise_flag(flag);
 	pthread_join(d.thread, NULL);
 	pthread_join(f.thread, NULL);
-	say("destroy with work running: %d, waits: %d; a free then: %d, waits: %d", d.r, !is_destroyed, f.r,
+	print_line("destroy with work running: %d, waits: %d; a free then: %d, waits: %d", d.r, !is_destroyed, f.r,
 		!is_free_back);
 }
 
 static void destruction_while_current(void)
 {
-	CUdeviceptr ptr = take(GREEN_A, 4 << 20), other = 0;
+	CUdeviceptr ptr = alloc_in(GREEN_A, 4 << 20), other = 0;
 	CUcontext ctx = NULL;
 	CUresult r;
 
-	say_end("destroy A while it is current", cuGreenCtxDestroy(places[GREEN_A].green));
+	print_end("destroy A while it is current", cuGreenCtxDestroy(contexts[GREEN_A].green));
 	r = cuCtxGetCurrent(&ctx);
-	say("current afterwards: %d, %s", r, place_of(ctx));
-	say("free of what was allocated in it: %d", cuMemFree_v2(ptr));
-	say("cuMemAlloc: %d", cuMemAlloc_v2(&other, 4 << 20));
-	say("cuCtxSetCurrent of it: %d", cuCtxSetCurrent(places[GREEN_A].ctx));
-	say("a second destruction: %d", cuGreenCtxDestroy(places[GREEN_A].green));
+	print_line("current afterwards: %d, %s", r, name_of_context(ctx));
+	print_line("free of what was allocated in it: %d", cuMemFree_v2(ptr));
+	print_line("cuMemAlloc: %d", cuMemAlloc_v2(&other, 4 << 20));
+	print_line("cuCtxSetCurrent of it: %d", cuCtxSetCurrent(contexts[GREEN_A].ctx));
+	print_line("a second destruction: %d", cuGreenCtxDestroy(contexts[GREEN_A].green));
 }
 
 static void destruction_as_a_context(void)
 {
-	say_end("cuCtxDestroy of B's context", cuCtxDestroy_v2(places[GREEN_B].ctx));
-	say("cuCtxSetCurrent of it: %d", cuCtxSetCurrent(places[GREEN_B].ctx));
-	say_end("cuGreenCtxDestroy of B", cuGreenCtxDestroy(places[GREEN_B].green));
+	print_end("cuCtxDestroy of B's context", cuCtxDestroy_v2(contexts[GREEN_B].ctx));
+	print_line("cuCtxSetCurrent of it: %d", cuCtxSetCurrent(contexts[GREEN_B].ctx));
+	print_end("cuGreenCtxDestroy of B", cuGreenCtxDestroy(contexts[GREEN_B].green));
 }
 
 /* The green contexts hold the primary context: asks which call releases it last. */
 static void last_reference(void)
 {
-	CUdeviceptr ptr = take_marked(GREEN_A, 4 << 20);
+	CUdeviceptr ptr = alloc_marked(GREEN_A, 4 << 20);
 
-	say_end("release of the primary", cuDevicePrimaryCtxRelease_v2(0));
-	tell_pointer("after the release", ptr);
-	say_end("destroy B", cuGreenCtxDestroy(places[GREEN_B].green));
-	CHECK(cuCtxSetCurrent(places[PRIMARY].ctx));
-	tell_pointer("after B", ptr);
-	say_end("destroy A, the last", cuGreenCtxDestroy(places[GREEN_A].green));
-	CHECK(cuDevicePrimaryCtxRetain(&places[PRIMARY].ctx, 0));
-	CHECK(cuCtxSetCurrent(places[PRIMARY].ctx));
-	tell_pointer("after the last", ptr);
+	print_end("release of the primary", cuDevicePrimaryCtxRelease_v2(0));
+	print_pointer("after the release", ptr);
+	print_end("destroy B", cuGreenCtxDestroy(contexts[GREEN_B].green));
+	CHECK(cuCtxSetCurrent(contexts[PRIMARY].ctx));
+	print_pointer("after B", ptr);
+	print_end("destroy A, the last", cuGreenCtxDestroy(contexts[GREEN_A].green));
+	CHECK(cuDevicePrimaryCtxRetain(&contexts[PRIMARY].ctx, 0));
+	CHECK(cuCtxSetCurrent(contexts[PRIMARY].ctx));
+	print_pointer("after the last", ptr);
 }
 
 static void resets(void)
 {
-	CUdeviceptr ptr = take(GREEN_A, 4 << 20), other = 0;
+	CUdeviceptr ptr = alloc_in(GREEN_A, 4 << 20), other = 0;
 	CUcontext ctx = NULL;
 
-	say_end("reset with green contexts", cuDevicePrimaryCtxReset_v2(0));
-	say("cuMemAlloc with A current: %d", cuMemAlloc_v2(&other, 4 << 20));
-	say("free of A's memory: %d", cuMemFree_v2(ptr));
+	print_end("reset with green contexts", cuDevicePrimaryCtxReset_v2(0));
+	print_line("cuMemAlloc with A current: %d", cuMemAlloc_v2(&other, 4 << 20));
+	print_line("free of A's memory: %d", cuMemFree_v2(ptr));
 	CHECK(cuDevicePrimaryCtxRetain(&ctx, 0));
-	say("retained again: same handle: %d", ctx == places[PRIMARY].ctx);
-	say("cuMemAlloc with A current: %d", cuMemAlloc_v2(&other, 4 << 20));
-	say("cuCtxFromGreenCtx: %d", cuCtxFromGreenCtx(&ctx, places[GREEN_A].green));
-	say_end("cuGreenCtxDestroy of A", cuGreenCtxDestroy(places[GREEN_A].green));
-	say_end("cuGreenCtxDestroy of B", cuGreenCtxDestroy(places[GREEN_B].green));
-	say_end("release", cuDevicePrimaryCtxRelease_v2(0));
-	say_end("release", cuDevicePrimaryCtxRelease_v2(0));
+	print_line("retained again: same handle: %d", ctx == contexts[PRIMARY].ctx);
+	print_line("cuMemAlloc with A current: %d", cuMemAlloc_v2(&other, 4 << 20));
+	print_line("cuCtxFromGreenCtx: %d", cuCtxFromGreenCtx(&ctx, contexts[GREEN_A].green));
+	print_end("cuGreenCtxDestroy of A", cuGreenCtxDestroy(contexts[GREEN_A].green));
+	print_end("cuGreenCtxDestroy of B", cuGreenCtxDestroy(contexts[GREEN_B].green));
+	print_end("release", cuDevicePrimaryCtxRelease_v2(0));
+	print_end("release", cuDevicePrimaryCtxRelease_v2(0));
 }
 
 static CUresult call_nothing(uint64_t unused)
@@ -479,12 +482,12 @@ static CUresult call_nothing(uint64_t unused)
 
 static void threads(void)
 {
-	struct attempt a = {.call = call_nothing, .ctx = places[GREEN_A].ctx};
+	struct attempt a = {.call = call_nothing, .ctx = contexts[GREEN_A].ctx};
 
-	CHECK(cuCtxSetCurrent(places[GREEN_A].ctx));
+	CHECK(cuCtxSetCurrent(contexts[GREEN_A].ctx));
 	attempt_begin(&a);
 	pthread_join(a.thread, NULL);
-	say("cuCtxSetCurrent of a green context in a second thread: %d", a.r);
+	print_line("cuCtxSetCurrent of a green context in a second thread: %d", a.r);
 }
 
 static const struct group groups[] = {

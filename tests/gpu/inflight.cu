@@ -27,13 +27,13 @@ static const size_t TOUCHED_MAX = 1 << 20, LARGE = 64 << 20;
 /* Limits on new owners: enough to reach the block among the cached blocks of a thread. */
 static const size_t OWNERS_BYTES = 256 << 20, OWNERS_MAX = 128;
 
-static volatile int *runs; /* the round that the GPU works on, stored by the GPU */
+static volatile int *running_round; /* the round that the GPU works on, stored by the GPU */
 static cudaStream_t launching, other;
 
-__global__ void say_and_write(volatile int *said, int round, char *p, size_t bytes, unsigned long long ns)
+__global__ void set_flag_and_write(volatile int *flag, int round, char *p, size_t bytes, unsigned long long ns)
 {
-	if (!threadIdx.x && said) {
-		*said = round;
+	if (!threadIdx.x && flag) {
+		*flag = round;
 		__threadfence_system();
 	}
 	gpu_delay(ns);
@@ -54,9 +54,9 @@ __global__ void do_nothing()
 {
 }
 
-static void CUDART_CB say(void *round)
+static void CUDART_CB store_round(void *round)
 {
-	*runs = (int)(intptr_t)round;
+	*running_round = (int)(intptr_t)round;
 	std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
@@ -66,10 +66,10 @@ static cudaGraphExec_t make_graph(int round, char *p, size_t bytes)
 	cudaGraph_t graph;
 
 	CHECK(cudaStreamBeginCapture(launching, cudaStreamCaptureModeRelaxed));
-	CHECK(cudaLaunchHostFunc(launching, say, (void *)(intptr_t)round));
+	CHECK(cudaLaunchHostFunc(launching, store_round, (void *)(intptr_t)round));
 	for (int i = 0; i < GRAPH_NODES; i++)
 		do_nothing<<<1, 1, 0, launching>>>();
-	say_and_write<<<1, 256, 0, launching>>>(nullptr, 0, p, bytes, WORK_NS);
+	set_flag_and_write<<<1, 256, 0, launching>>>(nullptr, 0, p, bytes, WORK_NS);
 	CHECK(cudaStreamEndCapture(launching, &graph));
 	CHECK(cudaGraphInstantiate(&exec, graph, 0));
 	CHECK(cudaGraphDestroy(graph));
@@ -79,7 +79,7 @@ static cudaGraphExec_t make_graph(int round, char *p, size_t bytes)
 /* The runtime loads a module at its first use, and waits for the GPU then: load all now. */
 static void use_all_kernels(char *p, unsigned *count)
 {
-	say_and_write<<<1, 256, 0, launching>>>(nullptr, 0, p, 0, 1);
+	set_flag_and_write<<<1, 256, 0, launching>>>(nullptr, 0, p, 0, 1);
 	do_nothing<<<1, 1, 0, launching>>>();
 	count_other_than<<<1, 256, 0, other>>>(p, 0, 0, count);
 	CHECK(cudaDeviceSynchronize());
@@ -149,11 +149,11 @@ static round_result run_round(int round, bool is_graph, size_t bytes, unsigned *
 		if (is_graph)
 			CHECK(cudaGraphLaunch(exec, launching));
 		else
-			say_and_write<<<1, 256, 0, launching>>>(runs, round, old, touched, WORK_NS);
+			set_flag_and_write<<<1, 256, 0, launching>>>(running_round, round, old, touched, WORK_NS);
 		CHECK(cudaGetLastError());
 		has_returned = true;
 	});
-	while (*runs != round)
+	while (*running_round != round)
 		;
 	result.is_inside = !has_returned;
 	owners = pass_on(old, bytes, touched);
@@ -184,8 +184,8 @@ int main(int argc, char **argv)
 	}
 	gpu_require();
 	CHECK(cudaSetDevice(0));
-	CHECK(cudaHostAlloc((void **)&runs, sizeof(*runs), cudaHostAllocMapped));
-	*runs = 0;
+	CHECK(cudaHostAlloc((void **)&running_round, sizeof(*running_round), cudaHostAllocMapped));
+	*running_round = 0;
 	CHECK(cudaStreamCreateWithFlags(&launching, cudaStreamNonBlocking));
 	CHECK(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
 	CHECK(cudaMalloc(&count, sizeof(*count)));

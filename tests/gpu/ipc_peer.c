@@ -18,7 +18,7 @@ FUNCTIONS(FUNCTION)
 
 CUcontext primary;
 
-void say(const char *question, const char *format, ...)
+void print_answer(const char *question, const char *format, ...)
 {
 	va_list args;
 
@@ -186,6 +186,6 @@ void run_section(void (*section)(void), const char *name)
 	close(to_exporter);
 	close(from_exporter);
 	if (status)
-		say(name, "ended with status %#x", (unsigned)status);
+		print_answer(name, "ended with status %#x", (unsigned)status);
 	waitpid(exporter, NULL, 0);
 }

@@ -71,7 +71,7 @@ FUNCTIONS(FUNCTION)
 extern CUcontext primary;
 
 /* Prints "ipc.question: answer"; codes are the driver's numbers. */
-void say(const char *question, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void print_answer(const char *question, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Ends the process unless the result is 0. */
 void check(int result, const char *what);

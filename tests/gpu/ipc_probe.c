@@ -48,20 +48,20 @@ static int word_at(CUdeviceptr ptr)
 }
 
 /* Opens a handle and prints the result, and whether its address equals before. */
-static CUdeviceptr say_opened(const char *question, CUipcMemHandle handle, CUdeviceptr before)
+static CUdeviceptr print_opened(const char *question, CUipcMemHandle handle, CUdeviceptr before)
 {
 	CUdeviceptr ptr;
 	CUresult r = open_handle(&ptr, handle);
 
-	say(question, "%d same=%d word=%d", r, ptr == before, r ? -1 : word_at(ptr));
+	print_answer(question, "%d same=%d word=%d", r, ptr == before, r ? -1 : word_at(ptr));
 	return ptr;
 }
 
-static void say_closed(const char *question, CUdeviceptr ptr)
+static void print_closed(const char *question, CUdeviceptr ptr)
 {
 	CUresult r = cuIpcCloseMemHandle(ptr);
 
-	say(question, "%d readable=%d", r, word_at(ptr) != -1);
+	print_answer(question, "%d readable=%d", r, word_at(ptr) != -1);
 }
 
 static void own(void)
@@ -69,40 +69,40 @@ static void own(void)
 	CUdeviceptr ptr;
 	CUipcMemHandle handle = exported(0, 4 * MIB, 1);
 
-	say("self_open", "%d", ask(SELF_OPEN, 0, LAZY).result);
-	say("self_open.flags0", "%d", ask(SELF_OPEN, 0, 0).result);
+	print_answer("self_open", "%d", ask(SELF_OPEN, 0, LAZY).result);
+	print_answer("self_open.flags0", "%d", ask(SELF_OPEN, 0, 0).result);
 	CHECK(open_handle(&ptr, handle));
-	say("self_open.while_another_has_it", "%d", ask(SELF_OPEN, 0, LAZY).result);
+	print_answer("self_open.while_another_has_it", "%d", ask(SELF_OPEN, 0, LAZY).result);
 	CHECK(cuMemAlloc_v2(&ptr, 4 * MIB));
-	say("close.own_block", "%d", cuIpcCloseMemHandle(ptr));
-	say("close.host_address", "%d", cuIpcCloseMemHandle((CUdeviceptr)(uintptr_t)&ptr));
-	say("close.null", "%d", cuIpcCloseMemHandle(0));
+	print_answer("close.own_block", "%d", cuIpcCloseMemHandle(ptr));
+	print_answer("close.host_address", "%d", cuIpcCloseMemHandle((CUdeviceptr)(uintptr_t)&ptr));
+	print_answer("close.null", "%d", cuIpcCloseMemHandle(0));
 	CHECK(ask(FREE, 0, 0).result);
-	say("handle.of_freed", "%d", ask(HANDLE, 0, 0).result);
+	print_answer("handle.of_freed", "%d", ask(HANDLE, 0, 0).result);
 	CHECK(ask(ALLOC_ASYNC, 1, MIB).result);
-	say("handle.of_async", "%d", ask(HANDLE, 1, 0).result);
+	print_answer("handle.of_async", "%d", ask(HANDLE, 1, 0).result);
 	CHECK(ask(ALLOC_MANAGED, 2, MIB).result);
-	say("handle.of_managed", "%d", ask(HANDLE, 2, 0).result);
+	print_answer("handle.of_managed", "%d", ask(HANDLE, 2, 0).result);
 }
 
 static void references(void)
 {
 	CUipcMemHandle handle = exported(0, 4 * MIB, 11);
-	CUdeviceptr ptr = say_opened("open", handle, 0), again = 0;
+	CUdeviceptr ptr = print_opened("open", handle, 0), again = 0;
 	CUresult r;
 
-	say_opened("open.again", handle, ptr);
+	print_opened("open.again", handle, ptr);
 	r = cuIpcOpenMemHandle(&again, handle, LAZY);
-	say("open.again_v1", "%d same=%d", r, again == ptr);
+	print_answer("open.again_v1", "%d same=%d", r, again == ptr);
 	CHECK(cuMemsetD32_v2(ptr, 12, 64));
 	CHECK(cuCtxSynchronize());
-	say("write.seen_by_exporter", "%" PRIu64, ask(WORD, 0, 0).value);
-	say("close.interior", "%d", cuIpcCloseMemHandle(ptr + 4096));
-	say_closed("close.first", ptr);
-	say_closed("close.second", ptr);
-	say_closed("close.third", ptr);
-	say_closed("close.fourth", ptr);
-	say_opened("reopen", handle, ptr);
+	print_answer("write.seen_by_exporter", "%" PRIu64, ask(WORD, 0, 0).value);
+	print_answer("close.interior", "%d", cuIpcCloseMemHandle(ptr + 4096));
+	print_closed("close.first", ptr);
+	print_closed("close.second", ptr);
+	print_closed("close.third", ptr);
+	print_closed("close.fourth", ptr);
+	print_opened("reopen", handle, ptr);
 }
 
 static void old_function(void)
@@ -111,10 +111,10 @@ static void old_function(void)
 	CUdeviceptr ptr = 0, again = 0;
 	CUresult r = cuIpcOpenMemHandle(&ptr, handle, LAZY);
 
-	say("v1.open", "%d word=%d", r, word_at(ptr));
+	print_answer("v1.open", "%d word=%d", r, word_at(ptr));
 	r = cuIpcOpenMemHandle(&again, handle, LAZY);
-	say("v1.again", "%d same=%d", r, again == ptr);
-	say("v1.flags0", "%d", cuIpcOpenMemHandle(&again, handle, 0));
+	print_answer("v1.again", "%d same=%d", r, again == ptr);
+	print_answer("v1.flags0", "%d", cuIpcOpenMemHandle(&again, handle, 0));
 }
 
 static void wrong_handles(void)
@@ -127,16 +127,16 @@ static void wrong_handles(void)
 		char question[32];
 
 		snprintf(question, sizeof(question), "flags.%u", flags);
-		say(question, "%d", cuIpcOpenMemHandle_v2(&ptr, handle, flags));
+		print_answer(question, "%d", cuIpcOpenMemHandle_v2(&ptr, handle, flags));
 		cuIpcCloseMemHandle(ptr);
 	}
 	memset(&other, 0, sizeof(other));
-	say("garbage.zeros", "%d", open_handle(&ptr, other));
+	print_answer("garbage.zeros", "%d", open_handle(&ptr, other));
 	memset(&other, 0xff, sizeof(other));
-	say("garbage.ones", "%d", open_handle(&ptr, other));
+	print_answer("garbage.ones", "%d", open_handle(&ptr, other));
 	for (size_t i = 0; i < sizeof(other); i++)
 		other.reserved[i] = (char)(i * 37 + 11);
-	say("garbage.pattern", "%d", open_handle(&ptr, other));
+	print_answer("garbage.pattern", "%d", open_handle(&ptr, other));
 	printf("ipc.garbage.one_bit_per_byte:");
 	for (size_t i = 0; i < sizeof(handle); i++) {
 		CUresult r;
@@ -151,34 +151,34 @@ static void wrong_handles(void)
 			cuIpcCloseMemHandle(ptr);
 	}
 	printf("\n");
-	say("garbage.summary", "refused=%u opened=%u invalid_value=%u", codes[0], codes[1], invalid_value);
-	say("garbage.good_one_still_opens", "%d", open_handle(&ptr, handle));
+	print_answer("garbage.summary", "refused=%u opened=%u invalid_value=%u", codes[0], codes[1], invalid_value);
+	print_answer("garbage.good_one_still_opens", "%d", open_handle(&ptr, handle));
 }
 
 static void contexts(void)
 {
 	CUipcMemHandle handle = exported(0, 4 * MIB, 21);
-	CUdeviceptr ptr = say_opened("context.open", handle, 0), again;
+	CUdeviceptr ptr = print_opened("context.open", handle, 0), again;
 	CUcontext other;
 
 	CHECK(cuCtxCreate_v2(&other, 0, 0));
-	again = say_opened("context.other.open", handle, ptr);
+	again = print_opened("context.other.open", handle, ptr);
 	if (again)
-		say_closed("context.other.close_own", again);
-	say("context.other.read", "%d", word_at(ptr));
-	say_closed("context.other.close", ptr);
+		print_closed("context.other.close_own", again);
+	print_answer("context.other.read", "%d", word_at(ptr));
+	print_closed("context.other.close", ptr);
 	CHECK(cuCtxSetCurrent(primary));
-	say("context.after_other_close.read", "%d", word_at(ptr));
-	say_closed("context.after_other_close.close", ptr);
+	print_answer("context.after_other_close.read", "%d", word_at(ptr));
+	print_closed("context.after_other_close.close", ptr);
 	CHECK(cuCtxSetCurrent(other));
-	again = say_opened("context.other.open_after_close", handle, ptr);
+	again = print_opened("context.other.open_after_close", handle, ptr);
 	CHECK(cuCtxDestroy_v2(other));
 	CHECK(cuCtxSetCurrent(primary));
-	say("context.destroyed.close", "%d", cuIpcCloseMemHandle(again));
-	ptr = say_opened("context.destroyed.open_elsewhere", handle, again);
+	print_answer("context.destroyed.close", "%d", cuIpcCloseMemHandle(again));
+	ptr = print_opened("context.destroyed.open_elsewhere", handle, again);
 	CHECK(cuCtxSetCurrent(NULL));
-	say("context.none.open", "%d", open_handle(&again, handle));
-	say("context.none.close", "%d", cuIpcCloseMemHandle(ptr));
+	print_answer("context.none.open", "%d", open_handle(&again, handle));
+	print_answer("context.none.close", "%d", cuIpcCloseMemHandle(ptr));
 }
 
 static void attributes_of(const char *name, CUdeviceptr ptr, CUdeviceptr base)
@@ -189,18 +189,18 @@ static void attributes_of(const char *name, CUdeviceptr ptr, CUdeviceptr base)
 	CUresult r = cuMemGetAddressRange_v2(&start, &size, ptr);
 
 	snprintf(question, sizeof(question), "opened.%s.range", name);
-	say(question, "%d before=%" PRIu64 " size=%zu", r, base - start, size);
+	print_answer(question, "%d before=%" PRIu64 " size=%zu", r, base - start, size);
 	for (int attribute = 1; attribute < ATTRIBUTES_END; attribute++) {
 		uint64_t value[2] = {0};
 
 		snprintf(question, sizeof(question), "opened.%s.attribute.%d", name, attribute);
 		r = cuPointerGetAttribute(value, attribute, ptr);
 		if (attribute == CU_POINTER_ATTRIBUTE_CONTEXT)
-			say(question, "%d current=%d", r, value[0] == (uint64_t)(uintptr_t)primary);
+			print_answer(question, "%d current=%d", r, value[0] == (uint64_t)(uintptr_t)primary);
 		else if (value[0] >= (uint64_t)base - 2 * MIB && value[0] <= base)
-			say(question, "%d base-%" PRIu64, r, base - value[0]);
+			print_answer(question, "%d base-%" PRIu64, r, base - value[0]);
 		else
-			say(question, "%d %" PRIu64, r, value[0]);
+			print_answer(question, "%d %" PRIu64, r, value[0]);
 	}
 }
 
@@ -212,16 +212,16 @@ static void opened_pointers(void)
 	CHECK(open_handle(&ptr, handle));
 	attributes_of("large", ptr, ptr);
 	attributes_of("interior", ptr + 4096, ptr);
-	say("opened.buffer_id_of_exporter", "%" PRIu64, ask(BUFFER_ID, 0, 0).value);
-	say("opened.pass_on", "%d", cuIpcGetMemHandle(&handle, ptr));
-	say("opened.free", "%d", cuMemFree_v2(ptr));
-	say("opened.free_async", "%d", cuMemFreeAsync(ptr, NULL));
-	say("opened.survives", "%d", word_at(ptr) == 31);
+	print_answer("opened.buffer_id_of_exporter", "%" PRIu64, ask(BUFFER_ID, 0, 0).value);
+	print_answer("opened.pass_on", "%d", cuIpcGetMemHandle(&handle, ptr));
+	print_answer("opened.free", "%d", cuMemFree_v2(ptr));
+	print_answer("opened.free_async", "%d", cuMemFreeAsync(ptr, NULL));
+	print_answer("opened.survives", "%d", word_at(ptr) == 31);
 	CHECK(ask(ALLOC, 1, 512).result);
 	small = exported(2, 512, 32);
 	CHECK(open_handle(&ptr, small));
 	attributes_of("small", ptr, ptr);
-	say("opened.small.word", "%d", word_at(ptr));
+	print_answer("opened.small.word", "%d", word_at(ptr));
 }
 
 /* Asks about memory that the exporter frees while the importer has it open. */
@@ -234,22 +234,22 @@ static void freed_while_open(void)
 
 	CHECK(open_handle(&ptr, handle));
 	cuMemGetInfo_v2(&before, NULL);
-	say("freed.free", "%d", ask(FREE, 0, 0).result);
+	print_answer("freed.free", "%d", ask(FREE, 0, 0).result);
 	cuMemGetInfo_v2(&after, NULL);
-	say("freed.given_back_while_open", "%d", after > before + 512 * MIB);
-	say("freed.readable", "%d", word_at(ptr));
-	say("freed.open", "%d", open_handle(&late, handle));
+	print_answer("freed.given_back_while_open", "%d", after > before + 512 * MIB);
+	print_answer("freed.readable", "%d", word_at(ptr));
+	print_answer("freed.open", "%d", open_handle(&late, handle));
 	CHECK(ask(ALLOC, 0, 1024 * MIB).result);
 	CHECK(ask(FILL, 0, 42).result);
-	say("freed.word_after_reuse", "%d", word_at(ptr));
+	print_answer("freed.word_after_reuse", "%d", word_at(ptr));
 	reply = ask(HANDLE, 0, 0);
-	say("freed.new_handle_differs", "%d", memcmp(&reply.handle, &handle, sizeof(handle)) != 0);
-	say("freed.open_after_reuse", "%d", open_handle(&late, handle));
-	say("freed.close", "%d", cuIpcCloseMemHandle(ptr));
+	print_answer("freed.new_handle_differs", "%d", memcmp(&reply.handle, &handle, sizeof(handle)) != 0);
+	print_answer("freed.open_after_reuse", "%d", open_handle(&late, handle));
+	print_answer("freed.close", "%d", cuIpcCloseMemHandle(ptr));
 	CHECK(ask(FREE, 0, 0).result);
 	cuMemGetInfo_v2(&closed, NULL);
-	say("freed.given_back_after_close", "%d", closed > before + 512 * MIB);
-	say("freed.open_after_close", "%d", open_handle(&late, handle));
+	print_answer("freed.given_back_after_close", "%d", closed > before + 512 * MIB);
+	print_answer("freed.open_after_close", "%d", open_handle(&late, handle));
 }
 
 static void small_freed_while_open(void)
@@ -261,13 +261,13 @@ static void small_freed_while_open(void)
 	handle = exported(0, 512, 51);
 	CHECK(open_handle(&ptr, handle));
 	CHECK(ask(FREE, 0, 0).result);
-	say("freed_small.readable", "%d", word_at(ptr));
-	say("freed_small.open", "%d", open_handle(&late, handle));
+	print_answer("freed_small.readable", "%d", word_at(ptr));
+	print_answer("freed_small.open", "%d", open_handle(&late, handle));
 	for (int slot = 2; slot < SLOTS; slot++) {
 		CHECK(ask(ALLOC, slot, 512).result);
 		CHECK(ask(FILL, slot, 52).result);
 	}
-	say("freed_small.word_after_reuse", "%d", word_at(ptr));
+	print_answer("freed_small.word_after_reuse", "%d", word_at(ptr));
 }
 
 static void exporter_gone(void)
@@ -277,11 +277,11 @@ static void exporter_gone(void)
 
 	CHECK(open_handle(&ptr, handle));
 	end_exporter();
-	say("exited.word", "%d", word_at(ptr));
-	say_opened("exited.open_again", handle, ptr);
-	say_opened("exited.open_the_other", never, ptr);
-	say_closed("exited.close", ptr);
-	say_opened("exited.open_after_close", handle, ptr);
+	print_answer("exited.word", "%d", word_at(ptr));
+	print_opened("exited.open_again", handle, ptr);
+	print_opened("exited.open_the_other", never, ptr);
+	print_closed("exited.close", ptr);
+	print_opened("exited.open_after_close", handle, ptr);
 }
 
 static void hex(const char *question, const CUipcMemHandle *handle)
@@ -314,7 +314,7 @@ static void kinds(const char *question, const CUipcMemHandle *handles, size_t n)
 			is_same = is_same && handles[k].reserved[i] == handles[0].reserved[i];
 		text[i] = !is_same ? '-' : handles[0].reserved[i] ? 'c' : '0';
 	}
-	say(question, "%s", text);
+	print_answer(question, "%s", text);
 }
 
 static void handles(void)
@@ -353,13 +353,13 @@ static void events(void)
 	CUipcEventHandle handle;
 
 	CHECK(cuEventCreate(&plain, CU_EVENT_DISABLE_TIMING));
-	say("event.handle_of_plain", "%d", cuIpcGetEventHandle(&handle, plain));
-	say("event.create_with_timing", "%d", cuEventCreate(&event, EVENT_INTERPROCESS));
+	print_answer("event.handle_of_plain", "%d", cuIpcGetEventHandle(&handle, plain));
+	print_answer("event.create_with_timing", "%d", cuEventCreate(&event, EVENT_INTERPROCESS));
 	CHECK(cuEventCreate(&event, EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING));
 	CHECK(cuIpcGetEventHandle(&handle, event));
-	say("event.self_open", "%d", cuIpcOpenEventHandle(&opened, handle));
+	print_answer("event.self_open", "%d", cuIpcOpenEventHandle(&opened, handle));
 	memset(&handle, 0, sizeof(handle));
-	say("event.open_zeros", "%d", cuIpcOpenEventHandle(&opened, handle));
+	print_answer("event.open_zeros", "%d", cuIpcOpenEventHandle(&opened, handle));
 }
 
 static void spin(CUstream stream, uint64_t ns)
@@ -393,8 +393,9 @@ static void costs(void)
 		CHECK(cuIpcCloseMemHandle(ptr));
 		at[4] = now_ns();
 		snprintf(question, sizeof(question), "cost.%zu", sizes[i]);
-		say(question, "open=%.1fus again=%.1fus close=%.1fus last_close=%.1fus", (double)(at[1] - at[0]) / 1e3,
-			(double)(at[2] - at[1]) / 1e3, (double)(at[3] - at[2]) / 1e3, (double)(at[4] - at[3]) / 1e3);
+		print_answer(question, "open=%.1fus again=%.1fus close=%.1fus last_close=%.1fus",
+			(double)(at[1] - at[0]) / 1e3, (double)(at[2] - at[1]) / 1e3, (double)(at[3] - at[2]) / 1e3,
+			(double)(at[4] - at[3]) / 1e3);
 	}
 	CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
 	spin(stream, 300 * MS);
@@ -403,8 +404,8 @@ static void costs(void)
 	at[1] = now_ns();
 	CHECK(cuIpcCloseMemHandle(ptr));
 	at[2] = now_ns();
-	say("waits.open", "%d", at[1] - at[0] > 100 * MS);
-	say("waits.close", "%d", at[2] - at[1] > 100 * MS);
+	print_answer("waits.open", "%d", at[1] - at[0] > 100 * MS);
+	print_answer("waits.close", "%d", at[2] - at[1] > 100 * MS);
 }
 
 static CUresult in_capture_get(CUipcMemHandle *handle, CUdeviceptr *ptr)
@@ -454,7 +455,7 @@ static void captures(void)
 			CHECK(open_handle(&ptr, handle));
 		CHECK(cuStreamBeginCapture_v2(stream, rows[i].mode));
 		r = rows[i].call(rows[i].call == in_capture_get ? &other : &handle, &ptr);
-		say(rows[i].name, "%d end=%d", r, cuStreamEndCapture(stream, &graph));
+		print_answer(rows[i].name, "%d end=%d", r, cuStreamEndCapture(stream, &graph));
 		while (cuIpcCloseMemHandle(ptr) == CUDA_SUCCESS)
 			;
 	}
@@ -470,21 +471,21 @@ static void another_gpu(void)
 
 	CHECK(cuDeviceGetCount(&n));
 	if (n < 2) {
-		say("another_gpu", "skipped, one GPU");
+		print_answer("another_gpu", "skipped, one GPU");
 		return;
 	}
 	handle = exported(0, 4 * MIB, 101);
 	CHECK(cuDevicePrimaryCtxRetain(&ctx, 1));
 	CHECK(cuCtxSetCurrent(ctx));
-	ptr = say_opened("another_gpu.open", handle, 0);
+	ptr = print_opened("another_gpu.open", handle, 0);
 	cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, ptr);
 	cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_CONTEXT, ptr);
-	say("another_gpu.device", "%d", device);
-	say("another_gpu.context", "%s",
+	print_answer("another_gpu.device", "%d", device);
+	print_answer("another_gpu.context", "%s",
 		owner == ctx       ? "current"
 		: owner == primary ? "the device's primary"
 				   : "another");
-	say("another_gpu.close", "%d", cuIpcCloseMemHandle(ptr));
+	print_answer("another_gpu.close", "%d", cuIpcCloseMemHandle(ptr));
 }
 
 int main(void)

@@ -27,7 +27,7 @@ WRONG = {
 }
 REPORT = "error: write"
 CAPTURE = "begin: 0\nfree: 0\nalloc: 0\nfree: 0\nend: 0\ngraph: 1\n"
-EXACT = "range: 1 {}\naligned: 1\ninterior: 1\nbefore: 1\nfree: 0\nagain: 1\n"
+EXACT = "range: 1 {}\naligned: 1\nfree inside: 1\nfree below: 1\nfree: 0\nfree again: 1\n"
 SIZES = (1, 512, 1000, 1 << 20, (3 << 20) + 4)
 SAME = ("free", "host", "life", "memory", "query", "runtime_static", "stream")
 SECONDS = 60
@@ -44,7 +44,7 @@ class Watched:
         self.status, self.text = done.status, done.text
         lines = log.with_suffix(".err").read_text(errors="replace").splitlines()
         self.reports = [line for line in lines if REPORT in line]
-        self.said = [line for line in lines if line.startswith("gpupool")]
+        self.messages = [line for line in lines if line.startswith("gpupool")]
 
 
 def check_wrong(results, out, library):
@@ -63,8 +63,8 @@ def check_innocent(results, out, library):
     for kind in KINDS:
         for more in ({}, {"GPUPOOL_DEBUG": f"{MODE},full"}):
             run_ = Watched(out, library, kind, "innocent", more)
-            ok = run_.status == 0 and run_.text == "wrong: 0\n" and not run_.said
-            results.check(f"{kind}{' full' * bool(more)}: a correct program gets no report", ok, len(run_.said))
+            ok = run_.status == 0 and run_.text == "wrong words: 0\n" and not run_.messages
+            results.check(f"{kind}{' full' * bool(more)}: a correct program gets no report", ok, len(run_.messages))
         run_ = Watched(out, library, kind, "exact")
         ok = run_.text == "".join(EXACT.format(size) for size in SIZES) and not run_.reports
         results.check(f"{kind}: queries of a guarded block answer with its requested size", ok)

@@ -50,7 +50,7 @@ def judge_batches(results, name, done, raw):
     if not batches:
         return None
     results.note(f"{name} | ms for all batches", batches.ns / 1e6, "ms")
-    results.note(f"{name} | batches in memory", batches.most)
+    results.note(f"{name} | batches in memory", batches.peak)
     if raw and name != "none":
         results.check(f"{name}: batches: faster than raw", batches.ns < raw.ns, batches.ns / raw.ns)
     return batches

@@ -79,7 +79,7 @@ SIMULATED = {
 
 # Configuration, scenario, and the other answers that are allowed there. A driver's answer to a handle of freed memory
 # is undefined; a handle made by gpupool is refused.
-MEANT = [
+ALLOWED = [
     (r"(both|exporter)/none", "again", r"open of the old handle: 800"),
     (r"both/(split|completed)", "again", r"open of the old handle: 1"),
     (r"both/(split|completed)", "ended", r"open( of a closed handle)?: 1"),
@@ -175,10 +175,10 @@ def run_pair(out, config, program, scenario):
     return done.status, done.text
 
 
-def is_meant(config, scenario, line):
+def is_allowed(config, scenario, line):
     return any(
         re.fullmatch(name, config) and scenario == where and re.fullmatch(pattern, line)
-        for name, where, pattern in MEANT
+        for name, where, pattern in ALLOWED
     )
 
 
@@ -187,9 +187,9 @@ def differences(raw, found, config):
     lines = []
     for key, (status, text) in found.items():
         before, now = raw[key][1].splitlines(), text.splitlines()
-        said = [f"'{b}' for '{a}'" for a, b in zip(before, now) if a != b and not is_meant(config, key[1], b)]
-        if said or len(before) != len(now) or status != raw[key][0]:
-            lines.append(f"{key[1]}: {said[0] if said else f'status {status}'}")
+        changed = [f"'{b}' for '{a}'" for a, b in zip(before, now) if a != b and not is_allowed(config, key[1], b)]
+        if changed or len(before) != len(now) or status != raw[key][0]:
+            lines.append(f"{key[1]}: {changed[0] if changed else f'status {status}'}")
     return lines
 
 

@@ -39,8 +39,8 @@ def take_line(results, config, word, pairs, build):
     elif word in ("pair", "threads"):
         value = float(pairs["ns"])
         results.note(f"{config.name} | {describe(word, pairs)}, {build}", value, "ns")
-        is_barred = pairs.get("pattern") in BAR_PATTERNS and int(pairs["bytes"]) <= BAR_BYTES
-        if is_barred and config.name == "split" and build == "static":
+        has_bar = pairs.get("pattern") in BAR_PATTERNS and int(pairs["bytes"]) <= BAR_BYTES
+        if has_bar and config.name == "split" and build == "static":
             results.bar(f"split, static: {describe(word, pairs)}", value, "ns", "<", PAIR_NS)
 
 

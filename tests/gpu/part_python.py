@@ -27,7 +27,8 @@ MEMORY_RATIO = 1.25
 MIB = 1 << 20
 # Families of functions that submit work: shim/driver/submit.def has all functions of the driver, and the runtime's
 # functions call these (order_ends).
-SEEN = ("cudaLaunch", "cuLaunch", "cudaMemcpy", "cuMemcpy", "cudaMemset", "cuMemset", "cudaGraphLaunch", "cuGraphLaunch")
+SUBMIT_FAMILIES = ("cudaLaunch", "cuLaunch", "cudaMemcpy", "cuMemcpy", "cudaMemset", "cuMemset", "cudaGraphLaunch",
+                   "cuGraphLaunch")
 FAILURES = (programs.Trouble, OSError, ValueError, subprocess.TimeoutExpired)
 
 
@@ -176,7 +177,7 @@ def judge(results, work, outcomes):
     check_from_outside(results, work, outcomes.get("gpupool", []))
 
 
-def run_seen(results, out):
+def run_submit_calls(results, out):
     """
     Checks that libraries submit work only by functions in headers of the runtime or driver, not by private interfaces.
     """
@@ -184,21 +185,22 @@ def run_seen(results, out):
         results.note("work of libraries: skipped, torch is not installed", None)
         return
     config = programs.Config("raw")
-    done = programs.run_program(config, [sys.executable, programs.SOURCES / "seen.py"], out / "python" / "seen.txt",
+    command = [sys.executable, programs.SOURCES / "submit_calls.py"]
+    done = programs.run_program(config, command, out / "python" / "submit_calls.txt",
                                 timeout=RUN_SECONDS)
-    rows = [pairs for word, pairs in programs.parse_lines(done.text) if word == "seen"]
+    rows = [pairs for word, pairs in programs.parse_lines(done.text) if word == "submit_calls"]
     results.check("work of libraries: the program ended well", done.status == 0 and len(rows) >= 5,
                   f"status {done.status}, {len(rows)} libraries")
     for pairs in rows:
         calls = pairs["by"].split(",")
-        unseen = [call for call in calls if not call.startswith(SEEN)]
+        unseen = [call for call in calls if not call.startswith(SUBMIT_FAMILIES)]
         results.check(f"work of libraries: {pairs['name']}: all {pairs['works']} works by functions in headers",
                       int(pairs["works"]) > 0 and not unseen, ", ".join(unseen))
 
 
 def run(results, out, options):
     library = programs.preload_library()
-    run_seen(results, out)
+    run_submit_calls(results, out)
     for work in WORKS:
         if not importlib.util.find_spec(work.needs):
             results.note(f"{work.name}: skipped, not installed", None)

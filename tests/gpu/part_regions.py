@@ -38,19 +38,21 @@ class Expected:
         return found + [f"{name}: {facts[name]}" for name, value in self.facts.items() if facts[name] != value]
 
 
-NESTED = ("inner again", "apart", "the same", "outer again", "deep", "up again", "in a recursion", "one level left")
+NESTED = ("inner again", "inner differs from outer", "same region again", "outer again", "inner at depth 100",
+          "outer after 99 ends", "inner in a recursion", "outer after 99999 ends")
+THREADS = ("b got another block", "a got its block again", "b got its block again", "main thread still in a")
 SCENARIOS = {
-    "apart": Expected({"shared": 0, "lost": 0}),
-    "nest": Expected(dict.fromkeys(NESTED, 1) | dict.fromkeys(("one end too many", "outside"), EINVAL)),
+    "apart": Expected({"shared": 0, "misses on known sizes": 0}),
+    "nest": Expected(dict.fromkeys(NESTED, 1) | dict.fromkeys(("one end too many", "end outside"), EINVAL)),
     "threads": Expected(
-        dict.fromkeys(("begun elsewhere", "ended with the thread"), EINVAL)
-        | dict.fromkeys(("not b's", "a's again", "b's stays", "still in a"), 1)
+        dict.fromkeys(("end in another thread", "end in a new thread"), EINVAL)
+        | dict.fromkeys(THREADS, 1)
     ),
     "fence": Expected({"wrong words": 0}),
     "full": Expected({"ooms": 1}, "after a: 0\nafter none: 0\nafter b: 0\ntoo much: 2\n", LIMIT),
     "behind": Expected({}, "in b: 0\n", LIMIT),
-    "invalidate": Expected({"new": 1, "cached again": 1, "nobody's": 0}),
-    "reset": Expected({"total": 0, "more": 0, "not outside": 1}, None),
+    "invalidate": Expected({"region serves again": 1, "cached again": 1, "unknown region": 0}),
+    "reset": Expected({"total": 0, "second miss": 0, "not reused outside": 1}, None),
     "ends": Expected({"bad": 0, "used": 0, "freed now": 1, "total": 0}),
     "crowd": Expected({"failed": 0, "used": 0, "freed now": 1, "total": 0}),
     # 1000 iterations with two blocks each, and a result that stays allocated for a while.

@@ -12,7 +12,7 @@ import submissions
 SEED = 20261121
 LIMIT, MORE_THAN_LIMIT = "256MiB", 512 << 20
 # Functions that make defective builds; and the share of exposed rounds in which the defect has to show.
-DEFECTIVE = {"broken": programs.broken_library, "deaf": programs.deaf_library}
+DEFECTIVE = {"broken": programs.broken_library, "unreported": programs.unreported_library}
 WRONG_SHARE = 0.5
 
 # Rounds (in fill for each of three sizes) and players of a run of the matrix.

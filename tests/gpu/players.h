@@ -27,7 +27,7 @@ struct slot {
 	uint8_t expected;
 };
 
-struct look {
+struct block_check {
 	const uint8_t *p;
 	size_t bytes;
 	unsigned long long wrong;
@@ -44,7 +44,7 @@ struct round {
 	bool is_exposed;
 };
 
-struct tally {
+struct counters {
 	unsigned long long rounds, reused, inflight, exposed;
 	unsigned long long wrong_rounds, wrong_exposed, wrong_bytes, wrong_reads, stray, oom;
 	unsigned long long exposed_by[N_LANE_KINDS][N_LANE_KINDS];
@@ -56,16 +56,16 @@ struct player {
 	struct lane old_lanes[N_LANE_KINDS], new_lanes[N_LANE_KINDS];
 	int n_lanes;
 	bool is_size_fixed;
-	cudaStream_t background[N_BACKGROUND], looking;
+	cudaStream_t background[N_BACKGROUND], check_stream;
 	uint8_t *background_block;
 	uint8_t *const *sources;
 	std::vector<struct slot> slots;
 	std::unordered_set<void *> freed;
-	std::vector<struct look> looks;
-	struct look *gpu_looks;
+	std::vector<struct block_check> checks;
+	struct block_check *gpu_checks;
 	unsigned long long *gpu_wrong_reads; /* one for each round of a group */
 	struct round group[GROUP_MAX];
-	struct tally tally;
+	struct counters counters;
 };
 
 __global__ void fill_late(uint8_t *p, size_t bytes, uint8_t value, unsigned long long ns)
@@ -91,16 +91,16 @@ __global__ void read_late(
 }
 
 /* Checks blocks of memory, with a row of thread blocks for each. */
-__global__ void look_at(struct look *looks)
+__global__ void check_blocks(struct block_check *checks)
 {
-	struct look *look = &looks[blockIdx.x];
+	struct block_check *block_check = &checks[blockIdx.x];
 	size_t step = (size_t)gridDim.y * blockDim.x;
 	unsigned long long wrong = 0;
 
-	for (size_t i = blockIdx.y * (size_t)blockDim.x + threadIdx.x; i < look->bytes; i += step)
-		wrong += look->p[i] != look->expected;
+	for (size_t i = blockIdx.y * (size_t)blockDim.x + threadIdx.x; i < block_check->bytes; i += step)
+		wrong += block_check->p[i] != block_check->expected;
 	if (wrong)
-		atomicAdd(&look->wrong, wrong);
+		atomicAdd(&block_check->wrong, wrong);
 }
 
 /*
@@ -117,29 +117,29 @@ static inline unsigned grid_for(size_t bytes)
 	return (unsigned)std::min((size_t)16, bytes / 4096 + 1);
 }
 
-/* Counts wrong bytes in the blocks of player->looks. No work may be running on them. */
-static inline void player_look(struct player *player)
+/* Counts wrong bytes in the blocks of player->checks. No work may be running on them. */
+static inline void player_check(struct player *player)
 {
-	std::vector<struct look> &looks = player->looks;
-	size_t bytes = looks.size() * sizeof(looks[0]);
-	cudaStream_t stream = player->looking;
+	std::vector<struct block_check> &checks = player->checks;
+	size_t bytes = checks.size() * sizeof(checks[0]);
+	cudaStream_t stream = player->check_stream;
 
-	CHECK(cudaMemcpyAsync(player->gpu_looks, looks.data(), bytes, cudaMemcpyHostToDevice, stream));
-	look_at<<<dim3((unsigned)looks.size(), 16), 256, 0, stream>>>(player->gpu_looks);
-	CHECK(cudaMemcpyAsync(looks.data(), player->gpu_looks, bytes, cudaMemcpyDeviceToHost, stream));
+	CHECK(cudaMemcpyAsync(player->gpu_checks, checks.data(), bytes, cudaMemcpyHostToDevice, stream));
+	check_blocks<<<dim3((unsigned)checks.size(), 16), 256, 0, stream>>>(player->gpu_checks);
+	CHECK(cudaMemcpyAsync(checks.data(), player->gpu_checks, bytes, cudaMemcpyDeviceToHost, stream));
 	CHECK(cudaStreamSynchronize(stream));
 }
 
-static inline void player_add_look(struct player *player, const struct slot *slot)
+static inline void player_add_check(struct player *player, const struct slot *slot)
 {
-	player->looks.push_back({slot->p, slot->bytes, 0, slot->expected});
+	player->checks.push_back({slot->p, slot->bytes, 0, slot->expected});
 }
 
 /* Fills the block again, so that a wrong byte is counted only once. */
 static inline void player_refill(struct player *player, const struct slot *slot)
 {
-	CHECK(cudaMemsetAsync(slot->p, slot->expected, slot->bytes, player->looking));
-	CHECK(cudaStreamSynchronize(player->looking));
+	CHECK(cudaMemsetAsync(slot->p, slot->expected, slot->bytes, player->check_stream));
+	CHECK(cudaStreamSynchronize(player->check_stream));
 }
 
 static inline void player_init_graph(struct lane *lane)
@@ -169,7 +169,7 @@ static inline std::unique_ptr<struct player> player_new(unsigned seed, uint8_t *
 		lane_init(&player->old_lanes[i], (enum lane_kind)i);
 		lane_init(&player->new_lanes[i], (enum lane_kind)i);
 	}
-	player->looking = is_plain ? cudaStreamPerThread : lane_stream_new(LANE_NONBLOCKING);
+	player->check_stream = is_plain ? cudaStreamPerThread : lane_stream_new(LANE_NONBLOCKING);
 	if (!is_plain) {
 		player_init_graph(&player->old_lanes[LANE_GRAPH]);
 		player_init_graph(&player->new_lanes[LANE_GRAPH]);
@@ -179,7 +179,7 @@ static inline std::unique_ptr<struct player> player_new(unsigned seed, uint8_t *
 	}
 	for (struct round &round : player->group)
 		CHECK(cudaEventCreateWithFlags(&round.old_done, cudaEventDisableTiming));
-	CHECK(cudaMalloc(&player->gpu_looks, SLOTS_MAX * sizeof(struct look)));
+	CHECK(cudaMalloc(&player->gpu_checks, SLOTS_MAX * sizeof(struct block_check)));
 	CHECK(cudaMalloc(&player->gpu_wrong_reads, GROUP_MAX * sizeof(unsigned long long)));
 	CHECK(cudaMemset(player->gpu_wrong_reads, 0, GROUP_MAX * sizeof(unsigned long long)));
 	CHECK(cudaDeviceSynchronize());

@@ -152,7 +152,7 @@ def broken_library():
     return defective_library("libgpupool", "GPUPOOL_BROKEN_LIB", "reuse")
 
 
-def deaf_library():
+def unreported_library():
     """A library whose hooks do not report submissions, which the stream test must detect, too."""
     return defective_library("libgpupool-work", "GPUPOOL_WORK_LIB", "work")
 

@@ -92,8 +92,8 @@ def step_build(options):
     programs.build_programs()
     part_semantics.build()
     print(f"gpu-test: library {programs.preload_library()}")
-    libraries = {"without fences": programs.broken_library, "that is deaf": programs.deaf_library,
-                 "that is alone": programs.alone_library}
+    libraries = {"without fences": programs.broken_library, "that reports no submissions": programs.unreported_library,
+                 "that ignores other devices and processes": programs.alone_library}
     for what, find in libraries.items():
         try:
             print(f"gpu-test: library {what} {find()}")

@@ -112,12 +112,12 @@ static void submit_new(struct player *player, struct slot *slot, struct lane *la
 		});
 }
 
-static void take(struct player *player, struct slot *slot)
+static void alloc_slot(struct player *player, struct slot *slot)
 {
 	cudaError_t error = cudaMalloc(&slot->p, slot->bytes);
 
 	for (int i = 0; error == cudaErrorMemoryAllocation && i < OOM_RETRIES; i++) {
-		player->tally.oom++;
+		player->counters.oom++;
 		cudaGetLastError();
 		std::this_thread::yield();
 		error = cudaMalloc(&slot->p, slot->bytes);
@@ -145,9 +145,9 @@ static void classify(struct player *player, int nth)
 		is_inflight = true;
 		round->is_exposed |= !lane_is_ordered(older->old_lane, round->new_lane);
 	}
-	player->tally.reused += player->freed.count(round->slot->p);
-	player->tally.inflight += is_inflight;
-	player->tally.exposed += round->is_exposed;
+	player->counters.reused += player->freed.count(round->slot->p);
+	player->counters.inflight += is_inflight;
+	player->counters.exposed += round->is_exposed;
 }
 
 static void play_round(struct player *player, int nth)
@@ -162,61 +162,61 @@ static void play_round(struct player *player, int nth)
 	round->new_lane = work == NEW_SYNC_COPY ? &player->new_lanes[LANE_LEGACY] : new_lane;
 	round->old_p = slot->p;
 	round->old_bytes = slot->bytes;
-	submit_old(player, nth, player->tally.rounds % LONG_EVERY ? ns : DELAY_LONG_NS);
+	submit_old(player, nth, player->counters.rounds % LONG_EVERY ? ns : DELAY_LONG_NS);
 	player->freed.insert(slot->p);
 	CHECK(cudaFree(slot->p));
 	if (!player->is_size_fixed && below(player, 4) == 0)
 		slot->bytes = free_sizes[below(player, sizeof(free_sizes) / sizeof(free_sizes[0]))];
-	take(player, slot);
+	alloc_slot(player, slot);
 	classify(player, nth);
 	submit_new(player, slot, round->new_lane, work);
-	player->tally.rounds++;
+	player->counters.rounds++;
 }
 
 static void count_round(struct player *player, int nth, unsigned long long wrong_reads)
 {
 	const struct round *round = &player->group[nth];
-	unsigned long long wrong = player->looks[(size_t)nth].wrong;
+	unsigned long long wrong = player->checks[(size_t)nth].wrong;
 	bool is_wrong = wrong || wrong_reads;
-	struct tally *tally = &player->tally;
+	struct counters *counters = &player->counters;
 
-	tally->wrong_bytes += wrong;
-	tally->wrong_reads += wrong_reads;
-	tally->wrong_rounds += is_wrong;
+	counters->wrong_bytes += wrong;
+	counters->wrong_reads += wrong_reads;
+	counters->wrong_rounds += is_wrong;
 	if (round->is_exposed) {
-		tally->wrong_exposed += is_wrong;
-		tally->exposed_by[round->old_lane->kind][round->new_lane->kind]++;
-		tally->wrong_by[round->old_lane->kind][round->new_lane->kind] += is_wrong;
+		counters->wrong_exposed += is_wrong;
+		counters->exposed_by[round->old_lane->kind][round->new_lane->kind]++;
+		counters->wrong_by[round->old_lane->kind][round->new_lane->kind] += is_wrong;
 	}
 	if (wrong)
 		player_refill(player, round->slot);
 }
 
-static void look_at_group(struct player *player, int n)
+static void check_group(struct player *player, int n)
 {
 	unsigned long long wrong_reads[GROUP_MAX];
 
-	player->looks.clear();
+	player->checks.clear();
 	for (int i = 0; i < n; i++)
-		player_add_look(player, player->group[i].slot);
-	player_look(player);
-	CHECK(cudaMemcpyAsync(
-		wrong_reads, player->gpu_wrong_reads, sizeof(wrong_reads), cudaMemcpyDeviceToHost, player->looking));
-	CHECK(cudaMemsetAsync(player->gpu_wrong_reads, 0, sizeof(wrong_reads), player->looking));
-	CHECK(cudaStreamSynchronize(player->looking));
+		player_add_check(player, player->group[i].slot);
+	player_check(player);
+	CHECK(cudaMemcpyAsync(wrong_reads, player->gpu_wrong_reads, sizeof(wrong_reads), cudaMemcpyDeviceToHost,
+		player->check_stream));
+	CHECK(cudaMemsetAsync(player->gpu_wrong_reads, 0, sizeof(wrong_reads), player->check_stream));
+	CHECK(cudaStreamSynchronize(player->check_stream));
 	for (int i = 0; i < n; i++)
 		count_round(player, i, wrong_reads[i]);
 }
 
 static void sweep(struct player *player)
 {
-	player->looks.clear();
+	player->checks.clear();
 	for (const struct slot &slot : player->slots)
-		player_add_look(player, &slot);
-	player_look(player);
+		player_add_check(player, &slot);
+	player_check(player);
 	for (size_t i = 0; i < player->slots.size(); i++)
-		if (player->looks[i].wrong) {
-			player->tally.stray++;
+		if (player->checks[i].wrong) {
+			player->counters.stray++;
 			player_refill(player, &player->slots[i]);
 		}
 }
@@ -234,15 +234,15 @@ static void play_group(struct player *player)
 		play_round(player, i);
 	}
 	CHECK(cudaDeviceSynchronize());
-	look_at_group(player, n);
+	check_group(player, n);
 }
 
 static void play(struct player *player, unsigned long long rounds)
 {
-	unsigned long long end = player->tally.rounds + rounds;
+	unsigned long long end = player->counters.rounds + rounds;
 
 	CHECK(cudaSetDevice(0));
-	for (int i = 0; player->tally.rounds < end; i++) {
+	for (int i = 0; player->counters.rounds < end; i++) {
 		play_group(player);
 		if (i % SWEEP_EVERY == 0)
 			sweep(player);
@@ -283,7 +283,7 @@ static void play_all(const players &all, unsigned long long rounds)
 		thread.join();
 }
 
-static void give_up_blocks(const players &all)
+static void free_blocks(const players &all)
 {
 	CHECK(cudaDeviceSynchronize());
 	for (const auto &player : all) {
@@ -293,11 +293,11 @@ static void give_up_blocks(const players &all)
 	}
 }
 
-static void add(struct tally *sum, const struct tally *tally)
+static void add(struct counters *sum, const struct counters *counters)
 {
 	static_assert(sizeof(*sum) % sizeof(unsigned long long) == 0, "struct counters has only counters");
 	unsigned long long *to = (unsigned long long *)sum;
-	const unsigned long long *from = (const unsigned long long *)tally;
+	const unsigned long long *from = (const unsigned long long *)counters;
 
 	for (size_t i = 0; i < sizeof(*sum) / sizeof(*to); i++)
 		to[i] += from[i];
@@ -305,11 +305,11 @@ static void add(struct tally *sum, const struct tally *tally)
 
 static void report(const players &all, const char *mode, size_t bytes, double start)
 {
-	struct tally sum = {};
+	struct counters sum = {};
 
 	for (const auto &player : all) {
-		add(&sum, &player->tally);
-		player->tally = {};
+		add(&sum, &player->counters);
+		player->counters = {};
 	}
 	printf("summary mode=%s bytes=%zu players=%zu rounds=%llu reused=%llu inflight=%llu "
 	       "exposed=%llu "
@@ -339,7 +339,7 @@ static void run_fill(const players &all, unsigned long long rounds, size_t max_b
 			player->is_size_fixed = true;
 		play_all(all, rounds);
 		report(all, "fill", bytes, start);
-		give_up_blocks(all);
+		free_blocks(all);
 	}
 }
 
@@ -353,7 +353,7 @@ static void run_free(const players &all, unsigned long long rounds, const char *
 			grow(player.get(), free_sizes[i % n_sizes]);
 	play_all(all, rounds);
 	report(all, mode, 0, start);
-	give_up_blocks(all);
+	free_blocks(all);
 }
 
 int main(int argc, char **argv)

@@ -60,7 +60,7 @@ static cudaError_t launch_with_attributes(char *p)
 	return cudaLaunchKernelEx(&config, touch, p);
 }
 
-static cudaError_t launch_together(char *p)
+static cudaError_t launch_cooperative(char *p)
 {
 	void *arguments[] = {&p};
 
@@ -80,7 +80,7 @@ static cudaError_t copy_box(char *p)
 	return cudaMemcpy3D(&copy);
 }
 
-static cudaError_t copy_box_later(char *p)
+static cudaError_t copy_box_async(char *p)
 {
 	cudaMemcpy3DParms copy = box(p);
 
@@ -107,7 +107,7 @@ static const struct family {
 	FAMILY("kernel on a stream", launch(p, stream)),
 	FAMILY("kernel on the thread's own stream", launch(p, cudaStreamPerThread)),
 	{"kernel with attributes", launch_with_attributes},
-	{"cooperative kernel", launch_together},
+	{"cooperative kernel", launch_cooperative},
 	FAMILY("graph", cudaGraphLaunch(gpu_fill_graph(p, 0, TOUCHED), stream)),
 	FAMILY("host function", cudaLaunchHostFunc(stream, on_host, NULL)),
 	FAMILY("callback", cudaStreamAddCallback(stream, on_stream, NULL, 0)),
@@ -119,34 +119,37 @@ static const struct family {
 	FAMILY("copy on the device", cudaMemcpy(p, source, TOUCHED, cudaMemcpyDeviceToDevice)),
 	FAMILY("copy of any kind", cudaMemcpy(p, source, TOUCHED, cudaMemcpyDefault)),
 	FAMILY("peer copy", cudaMemcpyPeer(p, 0, source, 0, TOUCHED)),
-	FAMILY("later copy to the device", cudaMemcpyAsync(p, pinned, TOUCHED, cudaMemcpyHostToDevice, stream)),
-	FAMILY("later copy of pageable memory", cudaMemcpyAsync(p, pageable, TOUCHED, cudaMemcpyHostToDevice, stream)),
-	FAMILY("later copy from the device", cudaMemcpyAsync(pinned, p, TOUCHED, cudaMemcpyDeviceToHost, stream)),
-	FAMILY("later copy on the device", cudaMemcpyAsync(p, source, TOUCHED, cudaMemcpyDeviceToDevice, stream)),
-	FAMILY("later peer copy", cudaMemcpyPeerAsync(p, 0, source, 0, TOUCHED, stream)),
+	FAMILY("asynchronous copy to the device", cudaMemcpyAsync(p, pinned, TOUCHED, cudaMemcpyHostToDevice, stream)),
+	FAMILY("asynchronous copy of pageable memory",
+		cudaMemcpyAsync(p, pageable, TOUCHED, cudaMemcpyHostToDevice, stream)),
+	FAMILY("asynchronous copy from the device",
+		cudaMemcpyAsync(pinned, p, TOUCHED, cudaMemcpyDeviceToHost, stream)),
+	FAMILY("asynchronous copy on the device",
+		cudaMemcpyAsync(p, source, TOUCHED, cudaMemcpyDeviceToDevice, stream)),
+	FAMILY("asynchronous peer copy", cudaMemcpyPeerAsync(p, 0, source, 0, TOUCHED, stream)),
 	FAMILY("copy of rows", cudaMemcpy2D(p, WIDTH, source, WIDTH, 512, HEIGHT, cudaMemcpyDeviceToDevice)),
 	FAMILY("copy of rows to the device",
 		cudaMemcpy2D(p, WIDTH, pageable, WIDTH, 512, HEIGHT, cudaMemcpyHostToDevice)),
-	FAMILY("later copy of rows",
+	FAMILY("asynchronous copy of rows",
 		cudaMemcpy2DAsync(p, WIDTH, source, WIDTH, 512, HEIGHT, cudaMemcpyDeviceToDevice, stream)),
 	{"copy of a box", copy_box},
-	{"later copy of a box", copy_box_later},
+	{"asynchronous copy of a box", copy_box_async},
 	FAMILY("copy to an array", cudaMemcpy2DToArray(array, 0, 0, p, WIDTH, WIDTH, HEIGHT, cudaMemcpyDeviceToDevice)),
 	FAMILY("copy from an array",
 		cudaMemcpy2DFromArray(p, WIDTH, array, 0, 0, WIDTH, HEIGHT, cudaMemcpyDeviceToDevice)),
 	FAMILY("copy to a symbol", cudaMemcpyToSymbol(symbol, p, sizeof(symbol), 0, cudaMemcpyDeviceToDevice)),
 	FAMILY("copy from a symbol", cudaMemcpyFromSymbol(p, symbol, sizeof(symbol), 0, cudaMemcpyDeviceToDevice)),
-	FAMILY("later copy to a symbol",
+	FAMILY("asynchronous copy to a symbol",
 		cudaMemcpyToSymbolAsync(symbol, p, sizeof(symbol), 0, cudaMemcpyDeviceToDevice, stream)),
 	FAMILY("fill", cudaMemset(p, 1, TOUCHED)),
-	FAMILY("later fill", cudaMemsetAsync(p, 1, TOUCHED, stream)),
+	FAMILY("asynchronous fill", cudaMemsetAsync(p, 1, TOUCHED, stream)),
 	FAMILY("fill of rows", cudaMemset2D(p, WIDTH, 1, 512, HEIGHT)),
-	FAMILY("later fill of rows", cudaMemset2DAsync(p, WIDTH, 1, 512, HEIGHT, stream)),
+	FAMILY("asynchronous fill of rows", cudaMemset2DAsync(p, WIDTH, 1, 512, HEIGHT, stream)),
 	{"fill of a box", fill_box},
 };
 
 /* Prints the line, and waits for the answer of the test, which has read the counters by then. */
-static bool say(const char *name)
+static bool report_family(const char *name)
 {
 	char line[64];
 
@@ -174,30 +177,30 @@ int main()
 	CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
 	CHECK(cudaEventCreate(&event));
 	CHECK(cudaMallocArray(&array, &format, WIDTH, HEIGHT));
-	for (const family &way : families) { /* loads the code, and makes other one-time calls of the runtime */
+	for (const family &each : families) { /* loads the code, and makes other one-time calls of the runtime */
 		char *p = allocate();
 
-		(void)way.submit(p);
+		(void)each.submit(p);
 		CHECK(cudaDeviceSynchronize());
 		CHECK(cudaFree(p));
 	}
 	(void)cudaGetLastError();
 	CHECK(cudaFree(allocate()));
-	if (!say("nothing"))
+	if (!report_family("nothing"))
 		return 1;
-	for (const family &way : families) {
+	for (const family &each : families) {
 		char *p = allocate();
 		cudaError_t r;
 
 		CHECK(cudaFree(p));
-		if (!say("nothing"))
+		if (!report_family("nothing"))
 			return 1;
 		p = allocate();
-		r = way.submit(p);
+		r = each.submit(p);
 		CHECK(cudaFree(p));
 		if (r)
-			printf("without %s: %s\n", way.name, cudaGetErrorName(cudaGetLastError()));
-		else if (!say(way.name))
+			printf("without %s: %s\n", each.name, cudaGetErrorName(cudaGetLastError()));
+		else if (!report_family(each.name))
 			return 1;
 	}
 	CHECK(cudaDeviceSynchronize());

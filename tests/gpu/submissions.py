@@ -2,8 +2,8 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
 """
-Checks that the library sees each function that submits work (shim/driver/submit.def): a free after such a call has to record
-a fence, and a free without a submission before it does not. The test runs the program in submissions.cu.
+Checks that the library sees each function that submits work (shim/driver/submit.def): a free after such a call has to
+record a fence, and a free without a submission before it does not. The test runs the program in submissions.cu.
 """
 
 import subprocess
@@ -24,7 +24,7 @@ def records(directory, pid):
     return ctl.device_sum(status, "fence_records")
 
 
-def listen(config, program, log):
+def read_families(config, program, log):
     """
     (name, fences recorded since the previous line) for each line but the first; and whether the program ended well.
     """
@@ -69,6 +69,6 @@ def run(results, out, config):
     for program in programs.SUBMISSIONS:
         name = f"{config.name}: {program}"
         try:
-            judge(results, name, *listen(config, program, out / "streams" / f"{program}-{config.name}.txt"))
+            judge(results, name, *read_families(config, program, out / "streams" / f"{program}-{config.name}.txt"))
         except (programs.Trouble, OSError, ValueError, KeyError) as trouble:
             results.check(name, False, str(trouble))

@@ -118,10 +118,10 @@ class ResultsTest(WithOut):
 
 
 class DebugTest(WithOut):
-    def run_with(self, text, said):
+    def run_with(self, text, messages):
         def run_program(config, words, log, timeout, pass_fds=()):
             log.parent.mkdir(parents=True, exist_ok=True)
-            log.with_suffix(".err").write_text("".join(line + "\n" for line in said))
+            log.with_suffix(".err").write_text("".join(line + "\n" for line in messages))
             return programs.Run(0, text, True)
 
         with mock.patch("programs.run_program", run_program):
@@ -136,7 +136,7 @@ class DebugTest(WithOut):
         self.assertEqual(sum("correct program" in name for name in bad), 2 * len(part_debug.KINDS))
 
     def test_a_correct_program_that_gets_a_report_fails(self):
-        bad = self.run_with("wrong: 0\n", [])
+        bad = self.run_with("wrong words: 0\n", [])
         self.assertFalse([name for name in bad if "correct program" in name])
         self.assertEqual(sum(name.endswith("is reported") for name in bad), 6 * 2 + 8 * 2)
         self.assertEqual(sum("capture" in name for name in bad), len(part_debug.KINDS))
@@ -145,14 +145,14 @@ class DebugTest(WithOut):
 class BackendsTest(WithOut):
     """A fake of a program's run, with the given output and log."""
 
-    ANSWERS = {"words": "wrong words: 0\n", "reuse": "loops: 200\n", "export": "legacy handle: 1\nagain: 1\nfree: 0\n",
-               "ends": "end: 0\n"}
+    ANSWERS = {"words": "wrong words: 0\n", "reuse": "loops: 200\n",
+               "export": "legacy handle: 1\nhandle once more: 1\nfree: 0\n", "ends": "end: 0\n"}
     FACTS = {"reuse": "misses 1\n", "ends": "MiB missing after contexts 2\nMiB missing after resets 500\n"}
 
-    def play(self, answers=None, facts=None, said=part_backends.REFUSED):
+    def play(self, answers=None, facts=None, messages=part_backends.REFUSED):
         def run_program(config, words, log, timeout):
             scenario = words[4]
-            log.with_suffix(".err").write_text(said if scenario == "export" else "")
+            log.with_suffix(".err").write_text(messages if scenario == "export" else "")
             words[5].write_text((self.FACTS | (facts or {})).get(scenario, ""))
             return programs.Run(0, (self.ANSWERS | (answers or {}))[scenario], bool(config.preload))
 
@@ -167,7 +167,8 @@ class BackendsTest(WithOut):
 
     def test_each_unexpected_answer_of_a_backend_fails(self):
         for more, count in (({"answers": {"words": "wrong words: 1\n"}}, 8), ({"facts": {"reuse": "misses 200\n"}}, 2),
-                            ({"answers": {"export": "legacy handle: 0\nagain: 0\nfree: 0\n"}}, 2), ({"said": ""}, 2),
+                            ({"answers": {"export": "legacy handle: 0\nhandle once more: 0\nfree: 0\n"}}, 2),
+                            ({"messages": ""}, 2),
                             ({"facts": {"ends": "MiB missing after contexts 300\n"}}, 3)):
             before = len(self.bad())
             self.assertEqual(len(self.play(**more)) - before, count, more)

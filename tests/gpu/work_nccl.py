@@ -39,24 +39,24 @@ def wrong(tensor, expected):
 def collectives(rank, world, size, turn):
     """The number of wrong elements after each kind of collective."""
     parts = [part(other, size, turn) for other in range(world)]
-    mine = parts[rank].cuda()
-    total = mine.clone()
+    own_part = parts[rank].cuda()
+    total = own_part.clone()
     dist.all_reduce(total)
     found = {"all_reduce": wrong(total, sum(parts))}
     gathered = [torch.empty(size, device="cuda") for _ in range(world)]
-    dist.all_gather(gathered, mine)
+    dist.all_gather(gathered, own_part)
     found["all_gather"] = sum(wrong(a, b) for a, b in zip(gathered, parts))
     root = turn % world
-    copy = mine.clone()
+    copy = own_part.clone()
     dist.broadcast(copy, root)
     found["broadcast"] = wrong(copy, parts[root])
     whole = torch.cat(parts).cuda()
-    piece = torch.empty(size, device="cuda")
-    dist.reduce_scatter_tensor(piece, whole)
-    found["reduce_scatter"] = wrong(piece, parts[rank] * world)
+    reduced_part = torch.empty(size, device="cuda")
+    dist.reduce_scatter_tensor(reduced_part, whole)
+    found["reduce_scatter"] = wrong(reduced_part, parts[rank] * world)
     received = torch.empty(size, device="cuda")
     to, source = (rank + 1) % world, (rank - 1) % world
-    both = [dist.P2POp(dist.isend, mine, to), dist.P2POp(dist.irecv, received, source)]
+    both = [dist.P2POp(dist.isend, own_part, to), dist.P2POp(dist.irecv, received, source)]
     for request in dist.batch_isend_irecv(both):
         request.wait()
     found["send"] = wrong(received, parts[source])

@@ -45,25 +45,25 @@ def churn(generator):
 
 def capture_forward(mode, rows):
     model = net()
-    place = torch.zeros(rows, 256, device="cuda")
+    inputs = torch.zeros(rows, 256, device="cuda")
     with torch.no_grad():
-        warm_up(lambda: model(place))
+        warm_up(lambda: model(inputs))
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, capture_error_mode=mode):
-            out = model(place)
-    return model, place, out, graph
+            out = model(inputs)
+    return model, inputs, out, graph
 
 
 def forward(mode):
     generator = random.Random(1)
     graphs = [capture_forward(mode, 16 << i) for i in range(SHAPES)]
     for step in range(STEPS):
-        model, place, out, graph = graphs[step % SHAPES]
-        place.fill_(step / 7)
+        model, inputs, out, graph = graphs[step % SHAPES]
+        inputs.fill_(step / 7)
         graph.replay()
         churn(generator)
         with torch.no_grad():
-            wrong = int((out != model(place)).sum())
+            wrong = int((out != model(inputs)).sum())
         print(f"{mode} forward {step}: {out.double().sum().item():.6f}, {wrong} wrong", flush=True)
     del graphs
     gc.collect()
@@ -73,11 +73,11 @@ def forward(mode):
 def training(mode):
     model = net()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    place, target = torch.zeros(64, 256, device="cuda"), torch.ones(64, 64, device="cuda")
+    inputs, target = torch.zeros(64, 256, device="cuda"), torch.ones(64, 64, device="cuda")
 
     def step():
         optimizer.zero_grad(set_to_none=True)
-        loss = (model(place) - target).pow(2).mean()
+        loss = (model(inputs) - target).pow(2).mean()
         loss.backward()
         optimizer.step()
         return loss
@@ -89,7 +89,7 @@ def training(mode):
         loss = step()
     generator = random.Random(2)
     for i in range(STEPS):
-        place.fill_(i / 5)
+        inputs.fill_(i / 5)
         graph.replay()
         churn(generator)
         print(f"{mode} training {i}: {loss.item():.6f}", flush=True)
@@ -111,8 +111,8 @@ def beside_a_thread():
     thread.start()
     try:
         for i in range(STEPS):
-            model, place, out, graph = capture_forward("thread_local", 32 + i)
-            place.fill_(i)
+            model, inputs, out, graph = capture_forward("thread_local", 32 + i)
+            inputs.fill_(i)
             graph.replay()
             print(f"beside a thread {i}: {out.double().sum().item():.6f}", flush=True)
     finally:

@@ -63,24 +63,24 @@ def exchange(other):
     """
     Counts wrong elements: in tensors that the child got, in views, in changed elements, and in tensors that it sent.
     """
-    totals = dict.fromkeys(["there", "parts", "changed", "here", "back"], 0)
+    totals = dict.fromkeys(["received", "views", "changed", "returned", "changed_back"], 0)
     for turn in range(ROUNDS):
         mine = [make(turn, nth) for nth in range(len(SHAPES))]
         unsent = [make(turn + 20, nth) for nth in range(len(SHAPES))]
         torch.cuda.synchronize()
         other.send((mine, views(mine)))
         found = other.recv()
-        totals["there"] += found[0]
-        totals["parts"] += found[1]
+        totals["received"] += found[0]
+        totals["views"] += found[1]
         totals["changed"] += sum(wrong(tensor, turn, nth, 1) for nth, tensor in enumerate(mine))
         totals["changed"] += sum(wrong(t, turn + 20, nth, 0) for nth, t in enumerate(unsent))
         del mine, unsent
         other.send("send")
         tensors = other.recv()
-        totals["here"] += check_and_change(tensors, turn + 50, 0)
+        totals["returned"] += check_and_change(tensors, turn + 50, 0)
         del tensors
         other.send("look")
-        totals["back"] += other.recv()
+        totals["changed_back"] += other.recv()
     return totals
 
 

@@ -4,8 +4,8 @@
 """
 Checks that libraries submit work only by functions that are in a header, and that gpupool can therefore see
 (shim/driver/submit.def). Runs functions of each library under PyTorch's profiler, which names the function behind each
-kernel, copy and memset. Prints a line for each library: seen name=... works=... by=... with the functions of the runtime
-and of the driver.
+kernel, copy and memset. Prints a line for each library: submit_calls name=... works=... by=... with the functions of
+the runtime and of the driver.
 """
 
 import collections
@@ -77,7 +77,7 @@ LIBRARIES = {
 }
 
 
-def look(step):
+def profile_step(step):
     """The amount of work, and the functions that submitted it; None stands for work without a function."""
     for _ in range(2):
         step()
@@ -85,8 +85,8 @@ def look(step):
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as found:
         step()
         torch.cuda.synchronize()
-    with tempfile.TemporaryDirectory() as place:
-        path = pathlib.Path(place) / "trace.json"
+    with tempfile.TemporaryDirectory() as directory:
+        path = pathlib.Path(directory) / "trace.json"
         found.export_chrome_trace(str(path))
         events = json.loads(path.read_text())["traceEvents"]
     calls = {e["args"].get("correlation"): e["name"] for e in events if e.get("cat") in CALLS}
@@ -99,8 +99,8 @@ def main():
     if importlib.util.find_spec("cupy"):
         libraries["cupy"] = chain
     for name, make in libraries.items():
-        works, by = look(make())
-        print(f"seen name={name} works={works} by={','.join(sorted(map(str, by)))}", flush=True)
+        works, by = profile_step(make())
+        print(f"submit_calls name={name} works={works} by={','.join(sorted(map(str, by)))}", flush=True)
 
 
 main()
