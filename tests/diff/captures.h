@@ -41,7 +41,7 @@ static inline unsigned count_different(const CUdeviceptr *ptr, unsigned n)
  * Checks that memory is still allocated, freed and reused. Reports the number of distinct addresses as a fact: it is
  * small if the fences work again.
  */
-static inline void go_on(const char *after)
+static inline void check_reuse_after(const char *after)
 {
 	CUdeviceptr seen[LIFE_ROUNDS];
 	char fact[64];

@@ -33,7 +33,7 @@ def rows_for(deviations, program, where):
     return found
 
 
-def is_meant(row, config_name, question, answer):
+def is_allowed(row, config_name, question, answer):
     question = question.partition("#")[0]
     if config_name not in row.configs or not re.fullmatch(row.question, question):
         return False
@@ -56,7 +56,7 @@ def compare(raw, answers, config_name, rows):
         a, b = raw.get(question), answers.get(question)
         if a == b:
             continue
-        fits = [pair for pair in rows if is_meant(pair[1], config_name, question, b)]
+        fits = [pair for pair in rows if is_allowed(pair[1], config_name, question, b)]
         differences.append(Difference(question, a, b, *(fits[0] if fits else (None, None))))
     return differences
 

@@ -24,7 +24,7 @@ EXPORTING_SPLIT = tuple(name for name in SPLITTING if name not in suite.BACKENDS
 @dataclasses.dataclass(frozen=True)
 class Row:
     """
-    One place where a deviation shows. Each pattern must match in full: program the program's name (without "diff_"),
+    A row says where a deviation shows. Each pattern must match in full: program the program's name (without "diff_"),
     question the text "scenario/question", and answer the answer (None: any answer, or no answer at all).
     """
 
@@ -62,8 +62,8 @@ DEVIATIONS = (
             Row("errors", r"first-free/(free|malloc)", (*KINDS, "unpinned"), "0"),
             Row("errors", r"first-host-free/host (free|malloc)", KINDS, "0"),
             Row("errors", r"pending/free before", (*KINDS, "unpinned"), "0"),
-            Row("errors", r"(trap|address)/again", (*KINDS, "unpinned"), "1", "sim"),
-            Row("errors", r"(trap|address)/again", (*KINDS, "unpinned"), "1", "gpu", is_certain=False),
+            Row("errors", r"(trap|address)/free of the large block again", (*KINDS, "unpinned"), "1", "sim"),
+            Row("errors", r"(trap|address)/free of the large block again", (*KINDS, "unpinned"), "1", "gpu", is_certain=False),
             # A block that goes into a thread cache needs no fence.
             Row("errors", r"pending/free after", KEPT, "0", is_certain=False),
             Row("errors", r"other-context/other free", KEPT, "0", "gpu", is_certain=False),
@@ -224,7 +224,7 @@ DEVIATIONS = (
     ),
     Deviation(
         "memory of the pool type vmm has no legacy IPC handles",
-        "the driver has none for mapped memory, and the pointer attribute for legacy IPC says so",
+        "the driver has none for mapped memory, and the pointer attribute for legacy IPC reports that",
         "split",
         "memory has a legacy IPC handle",
         "cannot be shared by legacy IPC handles",
@@ -283,7 +283,7 @@ DEVIATIONS = (
         "synchronous memory operations work",
         "CU_POINTER_ATTRIBUTE_SYNC_MEMOPS",
         (
-            Row("query(_.*)?", r"sync-memops/[0-9]+, (set|then)", ("vmm",), "801|0"),
+            Row("query(_.*)?", r"sync-memops/[0-9]+, (set|after the set)", ("vmm",), "801|0"),
             Row("first_alone", r"sync_memops/shared", ("vmm",), "801"),
             Row("query(_.*)?", r"tokens/.*", ("vmm",), "1 0|0 2 0", "sim"),
             Row("first_alone", r"tokens/.*", ("vmm",), None, "sim"),

@@ -52,7 +52,7 @@ bool devices_start_peers(void)
 	return can[0] && can[1];
 }
 
-void devices_let(int device, int peer)
+void devices_enable_access(int device, int peer)
 {
 	devices_enter(device);
 	app_result("enable", cuCtxEnablePeerAccess(devices[peer].ctx, 0));
@@ -67,7 +67,7 @@ CUresult devices_fill(int device, CUdeviceptr ptr, uint32_t value)
 	return cuLaunchKernel(devices[device].fill, 1, 1, 1, 64, 1, 1, 0, devices[device].stream, params, NULL);
 }
 
-void devices_filled(int device, CUdeviceptr ptr, uint32_t value)
+void devices_fill_and_wait(int device, CUdeviceptr ptr, uint32_t value)
 {
 	APP_MUST(devices_fill(device, ptr, value));
 	APP_MUST(cuStreamSynchronize(devices[device].stream));

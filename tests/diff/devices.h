@@ -25,12 +25,12 @@ bool devices_start(int n);
 bool devices_start_peers(void);
 void devices_start_one(int device); /* again, after the end of its context */
 
-void devices_enter(int device);         /* makes its context current */
-void devices_let(int device, int peer); /* lets the device access the peer's memory */
+void devices_enter(int device);                   /* makes its context current */
+void devices_enable_access(int device, int peer); /* lets the device access the peer's memory */
 
-/* Launch a kernel on the device that writes WORDS words. devices_filled also waits for it. */
+/* Launch a kernel on the device that writes WORDS words. devices_fill_and_wait also waits for it. */
 CUresult devices_fill(int device, CUdeviceptr ptr, uint32_t value);
-void devices_filled(int device, CUdeviceptr ptr, uint32_t value);
+void devices_fill_and_wait(int device, CUdeviceptr ptr, uint32_t value);
 
 /* Copies WORDS words to the host with the device, and counts those that differ from the value. */
 unsigned devices_count_wrong(int device, CUdeviceptr ptr, uint32_t value);

@@ -257,32 +257,32 @@ static void captured(void)
 		wrong += churn(stream) + reuse(slow, stream);
 	}
 	app_say("captured", "%zu wrong words", wrong);
-	go_on("captures with full caches");
+	check_reuse_after("captures with full caches");
 }
 
 /* A block that another process may have opened is not handed out again. */
 static void exported(void)
 {
-	CUdeviceptr ptr[BLOCKS], mine;
+	CUdeviceptr ptr[BLOCKS], exported_block;
 	CUipcMemHandle handle;
 	size_t wrong;
 	unsigned same = 0;
 
 	app_start();
 	wrong = churn(NULL);
-	mine = app_alloc(sizes[2]);
+	exported_block = app_alloc(sizes[2]);
 	for (unsigned n = 0; n < BLOCKS; n++)
 		ptr[n] = app_alloc(sizes[2]);
 	for (unsigned n = 0; n < BLOCKS; n++)
 		APP_MUST(cuMemFree_v2(ptr[n]));
-	app_result("export", cuIpcGetMemHandle(&handle, mine));
+	app_result("export", cuIpcGetMemHandle(&handle, exported_block));
 	for (unsigned n = 0; n < BLOCKS; n++) {
 		ptr[n] = app_alloc(sizes[2]);
 		app_fill(NULL, ptr[n], 256, n);
-		same += ptr[n] == mine;
+		same += ptr[n] == exported_block;
 	}
-	app_result("free", cuMemFree_v2(mine));
-	app_result("free again", cuMemFree_v2(mine));
+	app_result("free", cuMemFree_v2(exported_block));
+	app_result("free again", cuMemFree_v2(exported_block));
 	for (unsigned n = 0; n < BLOCKS; n++) {
 		wrong += app_count_wrong(NULL, ptr[n], 256, n);
 		APP_MUST(cuMemFree_v2(ptr[n]));
@@ -290,12 +290,12 @@ static void exported(void)
 	app_say("exported", "%zu wrong words, %u at the exported address", wrong + churn(NULL), same);
 }
 
-static CUdeviceptr given;
+static CUdeviceptr passed_block;
 
-static void *free_given(void *arg)
+static void *free_passed(void *arg)
 {
 	APP_MUST(cuCtxSetCurrent(app_ctx));
-	*(CUresult *)arg = cuMemFree_v2(given);
+	*(CUresult *)arg = cuMemFree_v2(passed_block);
 	return NULL;
 }
 
@@ -304,8 +304,8 @@ static CUresult free_elsewhere(CUdeviceptr ptr)
 	CUresult r = CUDA_SUCCESS;
 	pthread_t thread;
 
-	given = ptr;
-	pthread_create(&thread, NULL, free_given, &r);
+	passed_block = ptr;
+	pthread_create(&thread, NULL, free_passed, &r);
 	pthread_join(thread, NULL);
 	return r;
 }
@@ -319,13 +319,13 @@ static void wrong_frees(void)
 		CUdeviceptr ptr = app_alloc(sizes[i]);
 
 		app_result("free", cuMemFree_v2(ptr));
-		app_result("again", cuMemFree_v2(ptr));
-		app_result("again elsewhere", free_elsewhere(ptr));
-		app_result("inside", cuMemFree_v2(ptr + 1));
+		app_result("free again", cuMemFree_v2(ptr));
+		app_result("free again in another thread", free_elsewhere(ptr));
+		app_result("free inside", cuMemFree_v2(ptr + 1));
 		ptr = app_alloc(sizes[i]);
-		app_result("free elsewhere", free_elsewhere(ptr));
-		app_result("again here", cuMemFree_v2(ptr));
-		app_result("as pinned", cuMemFreeHost((void *)(uintptr_t)ptr));
+		app_result("free in another thread", free_elsewhere(ptr));
+		app_result("free again in this thread", cuMemFree_v2(ptr));
+		app_result("free as pinned", cuMemFreeHost((void *)(uintptr_t)ptr));
 	}
 	app_say("wrong frees", "%zu wrong words", churn(NULL));
 }

@@ -37,7 +37,7 @@ static void no_begin(void)
 	graph = NULL;
 	app_result("end", cuStreamEndCapture(app_stream(), &graph));
 	app_result("end of the legacy stream", cuStreamEndCapture(NULL, &graph));
-	go_on("no begin");
+	check_reuse_after("no begin");
 }
 
 static void begin_twice(void)
@@ -52,7 +52,7 @@ static void begin_twice(void)
 	app_result("begin in no mode", cuStreamBeginCapture_v2(app_stream(), 7));
 	app_result("end", cuStreamEndCapture(stream, &graph));
 	APP_MUST(cuGraphDestroy(graph));
-	go_on("two begins");
+	check_reuse_after("two begins");
 }
 
 static CUstream join(CUstream stream)
@@ -81,7 +81,7 @@ static void unjoined(void)
 	app_result("end", cuStreamEndCapture(stream, &graph));
 	app_result("end again", cuStreamEndCapture(stream, &graph));
 	app_result("the joined stream", cuStreamQuery(joined));
-	go_on("unjoined");
+	check_reuse_after("unjoined");
 }
 
 static void unmatched(void)
@@ -96,7 +96,7 @@ static void unmatched(void)
 	free_relaxed(ptr);
 	app_result("end on the joined stream", cuStreamEndCapture(joined, &graph));
 	app_result("end", cuStreamEndCapture(stream, &graph));
-	go_on("unmatched");
+	check_reuse_after("unmatched");
 }
 
 /* Destroys the joined stream, and then the capturing stream. */
@@ -112,7 +112,7 @@ static void destroyed(void)
 	app_result("destroy the joined stream", cuStreamDestroy_v2(joined));
 	free_relaxed(ptr);
 	app_result("destroy the first stream", cuStreamDestroy_v2(stream));
-	go_on("destroy");
+	check_reuse_after("destroy");
 }
 
 static void destroyed_global(void)
@@ -123,7 +123,7 @@ static void destroyed_global(void)
 	stream = app_stream();
 	free_relaxed(begin(stream, GLOBAL));
 	app_result("destroy", cuStreamDestroy_v2(stream));
-	go_on("destroy in global mode");
+	check_reuse_after("destroy in global mode");
 }
 
 static void *end_elsewhere(void *stream)
@@ -148,7 +148,7 @@ static void wrong_thread(void)
 		pthread_join(thread, NULL);
 		free_relaxed(ptr);
 		app_result("end", cuStreamEndCapture(stream, &graph));
-		go_on("the wrong thread");
+		check_reuse_after("the wrong thread");
 	}
 }
 
@@ -178,7 +178,7 @@ static void thread_gone(void)
 		free_relaxed(ptr);
 		app_result("end", cuStreamEndCapture(stream, &graph));
 		app_result("destroy", cuStreamDestroy_v2(stream));
-		go_on("a thread that ended");
+		check_reuse_after("a thread that ended");
 	}
 }
 
@@ -200,7 +200,7 @@ static void thread_gone_with_its_stream(void)
 	pthread_create(&thread, NULL, begin_own_and_leave, NULL);
 	pthread_join(thread, NULL);
 	free_relaxed(ptr);
-	go_on("a thread that ended with its stream");
+	check_reuse_after("a thread that ended with its stream");
 }
 
 static void invalidated(void)
@@ -225,7 +225,7 @@ static void invalidated(void)
 	app_result("synchronize the context", cuCtxSynchronize());
 	free_relaxed(ptr);
 	app_result("end", cuStreamEndCapture(stream, &graph));
-	go_on("invalidation");
+	check_reuse_after("invalidation");
 }
 
 static void isolated(void)
@@ -250,7 +250,7 @@ static void isolated(void)
 	free_relaxed(ptr);
 	app_result("end", cuStreamEndCapture(stream, &graph));
 	app_result("end of the other capture", cuStreamEndCapture(second, &graph));
-	go_on("a merge");
+	check_reuse_after("a merge");
 }
 
 /* The legacy stream, and a blocking stream that is capturing. */
@@ -270,10 +270,10 @@ static void implicit(void)
 	app_result("work on the legacy stream", cuMemsetD32Async(ptr, 1, 4, NULL));
 	free_relaxed(ptr);
 	app_result("end", cuStreamEndCapture(stream, &graph));
-	go_on("the legacy stream");
+	check_reuse_after("the legacy stream");
 }
 
-static void no_place_for_the_graph(void)
+static void no_output_for_the_graph(void)
 {
 	CUdeviceptr ptr;
 	CUstream stream;
@@ -284,7 +284,7 @@ static void no_place_for_the_graph(void)
 	app_result("end without an output", cuStreamEndCapture(stream, NULL));
 	app_result("end", cuStreamEndCapture(stream, &graph));
 	free_relaxed(ptr);
-	go_on("an end without an output");
+	check_reuse_after("an end without an output");
 }
 
 /* Destroys a context while one of its streams is capturing. The previous context is current again. */
@@ -304,7 +304,7 @@ static void context_destroyed(void)
 		APP_MUST(cuStreamBeginCapture_v2(stream, mode));
 		free_relaxed(ptr);
 		app_result("destroy", cuCtxDestroy_v2(ctx));
-		go_on("a context that was destroyed");
+		check_reuse_after("a context that was destroyed");
 	}
 }
 
@@ -320,7 +320,7 @@ static void primary_reset(void)
 	app_result("reset", cuDevicePrimaryCtxReset_v2(0));
 	APP_MUST(cuDevicePrimaryCtxRelease_v2(0));
 	app_start();
-	go_on("a reset");
+	check_reuse_after("a reset");
 }
 
 static void primary_released(void)
@@ -332,7 +332,7 @@ static void primary_released(void)
 	free_relaxed(begin(stream, GLOBAL));
 	app_result("release", cuDevicePrimaryCtxRelease_v2(0));
 	app_start();
-	go_on("a release");
+	check_reuse_after("a release");
 }
 
 const struct app_scenario app_scenarios[] = {
@@ -348,7 +348,7 @@ const struct app_scenario app_scenarios[] = {
 	{"invalidated", invalidated},
 	{"isolated", isolated},
 	{"implicit", implicit},
-	{"no-place", no_place_for_the_graph},
+	{"no-output", no_output_for_the_graph},
 	{"context-destroyed", context_destroyed},
 	{"primary-reset", primary_reset},
 	{"primary-released", primary_released},

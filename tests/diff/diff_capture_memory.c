@@ -74,7 +74,7 @@ static void reuse(void)
 		app_say(mode_names[mode], "%zu wrong words", wrong);
 		app_fact(mode_names[mode], same);
 	}
-	go_on("reuse");
+	check_reuse_after("reuse");
 }
 
 /* A block that was freed in a capture is reused right after it, on another stream. */
@@ -103,7 +103,7 @@ static void after_capture(void)
 		APP_MUST(cuMemFree_v2(new));
 	}
 	app_say("after", "%zu wrong words", wrong);
-	go_on("captures");
+	check_reuse_after("captures");
 }
 
 /* Returns a share of the memory that is free now, in whole MiB. */
@@ -140,7 +140,7 @@ static void freed_before(void)
 	app_result("end", cuStreamEndCapture(stream, &graph));
 	if (graph)
 		APP_MUST(cuGraphDestroy(graph));
-	go_on("frees before a capture");
+	check_reuse_after("frees before a capture");
 }
 
 /* Allocates and frees more memory in a capture than the device has, so that a pool cannot keep all of it to the end. */
@@ -172,7 +172,7 @@ static void freed_inside(void)
 	app_result("wrong words", (int)wrong);
 	if (graph)
 		APP_MUST(cuGraphDestroy(graph));
-	go_on("frees inside a capture");
+	check_reuse_after("frees inside a capture");
 }
 
 /*
@@ -221,7 +221,7 @@ static void replays(void)
 	APP_MUST(cuGraphExecDestroy(exec));
 	app_result("free", cuMemFree_v2(a));
 	app_result("free", cuMemFree_v2(b));
-	go_on("replays");
+	check_reuse_after("replays");
 }
 
 /* Frees a block while its graph is still running: the next owner's work runs after the graph. */
@@ -252,7 +252,7 @@ static void freed_under_a_replay(void)
 		APP_MUST(cuGraphExecDestroy(exec));
 	}
 	app_say("under a replay", "%zu wrong words", wrong);
-	go_on("frees under a replay");
+	check_reuse_after("frees under a replay");
 }
 
 /* Captures into a graph that the program created before. */
@@ -279,7 +279,7 @@ static void to_graph(void)
 	app_result("wrong words", (int)app_count_wrong(stream, a, touched, 42));
 	APP_MUST(cuGraphExecDestroy(exec));
 	app_result("free", cuMemFree_v2(a));
-	go_on("a capture to a graph");
+	check_reuse_after("a capture to a graph");
 }
 
 /* Launches a graph whose nodes allocate and free memory, while the program uses other memory beside it. */
@@ -327,7 +327,7 @@ static void memory_nodes(void)
 	if (graph)
 		APP_MUST(cuGraphDestroy(graph));
 	app_result("free of the other memory", cuMemFree_v2(other));
-	go_on("memory nodes");
+	check_reuse_after("memory nodes");
 }
 
 /* An allocation after a capture reuses the memory freed in it: no more memory is taken from the device. */
@@ -353,7 +353,7 @@ static void the_same_again(void)
 	APP_MUST(cuMemGetInfo_v2(&after, &total));
 	app_result("as much is free", (before > after ? before - after : after - before) <= 4 * MIB);
 	app_result("free", cuMemFree_v2(ptr));
-	go_on("the same again");
+	check_reuse_after("the same again");
 }
 
 /* A capture that spreads to two more streams and joins them again, with a free at each step. */
@@ -398,7 +398,7 @@ static void joined(void)
 		APP_MUST(cuMemFree_v2(target[i]));
 	}
 	APP_MUST(cuGraphExecDestroy(exec));
-	go_on("a capture of three streams");
+	check_reuse_after("a capture of three streams");
 }
 
 const struct app_scenario app_scenarios[] = {

@@ -99,7 +99,7 @@ static void race_against(CUcontext theirs, int first_mode)
 		pthread_join(thread, NULL);
 		app_say(mode_names[mode], "%u destroyed captures", destroyed);
 	}
-	go_on("a race");
+	check_reuse_after("a race");
 }
 
 static void race(void)
@@ -188,7 +188,7 @@ static void own_streams(void)
 		churn(PAIRS, stream);
 		meet();
 		pthread_join(thread, NULL);
-		go_on("two threads' own streams");
+		check_reuse_after("two threads' own streams");
 	}
 }
 
@@ -213,7 +213,7 @@ static void own_stream_frees(void)
 	if (graph)
 		APP_MUST(cuGraphDestroy(graph));
 	app_result("cuMemFree of it", cuMemFree_v2(ptr));
-	go_on("frees on the thread's own stream");
+	check_reuse_after("frees on the thread's own stream");
 }
 
 /* A stream of a second context joins a capture; then a thread frees in the second context during another capture. */
@@ -258,7 +258,7 @@ static void two_contexts(void)
 	app_result("end", cuStreamEndCapture(stream, &graph));
 	if (graph)
 		APP_MUST(cuGraphDestroy(graph));
-	go_on("two contexts");
+	check_reuse_after("two contexts");
 }
 
 /* Frees a block of one context while another is current and a stream of each is capturing. */
@@ -286,7 +286,7 @@ static void across(void)
 		app_result("end", cuStreamEndCapture(streams[i], &graph));
 		APP_MUST(cuGraphDestroy(graph));
 	}
-	go_on("captures in two contexts");
+	check_reuse_after("captures in two contexts");
 }
 
 const struct app_scenario app_scenarios[] = {

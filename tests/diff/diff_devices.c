@@ -73,7 +73,7 @@ static void peers(void)
 		cached[i] = app_alloc(sizes[i]);
 		APP_MUST(cuMemFree_v2(cached[i]));
 	}
-	devices_let(1, 0);
+	devices_enable_access(1, 0);
 	app_result("enable again", cuCtxEnablePeerAccess(devices[0].ctx, 0));
 	for (unsigned round = 0; round < 20; round++) {
 		for (size_t i = 1; i < LENGTH(sizes); i++) {
@@ -81,11 +81,11 @@ static void peers(void)
 
 			devices_enter(0);
 			ptr = app_alloc(sizes[i]);
-			devices_filled(1, ptr, round);
+			devices_fill_and_wait(1, ptr, round);
 			wrong += devices_count_wrong(0, ptr, round);
-			devices_filled(0, ptr, ~round);
+			devices_fill_and_wait(0, ptr, ~round);
 			wrong += devices_count_wrong(1, ptr, ~round);
-			devices_filled(1, before[i], round);
+			devices_fill_and_wait(1, before[i], round);
 			wrong += devices_count_wrong(0, before[i], round);
 			devices_enter(round % 2);
 			APP_MUST(cuMemFree_v2(ptr));
@@ -105,7 +105,7 @@ static void copy_round(unsigned round, unsigned *wrong)
 
 		devices_enter(from);
 		source = app_alloc(MIB);
-		devices_filled(from, source, round);
+		devices_fill_and_wait(from, source, round);
 		devices_enter(to);
 		target = app_alloc(MIB);
 		if (round % 2) {
@@ -265,7 +265,7 @@ static void *reset_again(void *unused)
 			CHECK(cuMemAlloc_v2(&freed, sizes[k]));
 			CHECK(devices_fill(0, freed, i));
 			CHECK(cuMemFree_v2(freed));
-			devices_filled(0, kept, i);
+			devices_fill_and_wait(0, kept, i);
 			n_wrong += devices_count_wrong(0, kept, i);
 		}
 		CHECK(cuDevicePrimaryCtxReset_v2(0));
@@ -321,7 +321,7 @@ static void hidden(void)
 	for (unsigned i = 0; i < 20; i++) {
 		CUdeviceptr ptr = app_alloc(MIB);
 
-		devices_filled(0, ptr, i);
+		devices_fill_and_wait(0, ptr, i);
 		n_wrong += devices_count_wrong(0, ptr, i);
 		n_bad += ordinal_of(ptr) != 0;
 		APP_MUST(cuMemFree_v2(ptr));

@@ -17,8 +17,8 @@ static void unreachable(bool was_enabled)
 		return;
 	ptr = app_alloc(16 * MIB);
 	if (was_enabled) {
-		devices_let(1, 0);
-		devices_filled(1, ptr, 5);
+		devices_enable_access(1, 0);
+		devices_fill_and_wait(1, ptr, 5);
 		app_result("wrong words", (int)devices_count_wrong(0, ptr, 5));
 		devices_enter(1);
 		app_result("disable", cuCtxDisablePeerAccess(devices[0].ctx));
@@ -26,7 +26,7 @@ static void unreachable(bool was_enabled)
 	}
 	app_result("launch", devices_fill(1, ptr, 6));
 	app_result("synchronise", cuStreamSynchronize(devices[1].stream));
-	devices_filled(0, ptr, 7);
+	devices_fill_and_wait(0, ptr, 7);
 	app_result("wrong words", (int)devices_count_wrong(0, ptr, 7));
 	app_result("free", cuMemFree_v2(ptr));
 	app_result("reset", cuDevicePrimaryCtxReset_v2(1));
@@ -34,7 +34,7 @@ static void unreachable(bool was_enabled)
 	app_result("the same handle", again == devices[1].ctx);
 	devices_start_one(1);
 	ptr = app_alloc(16 * MIB);
-	devices_filled(1, ptr, 8);
+	devices_fill_and_wait(1, ptr, 8);
 	app_result("wrong words", (int)devices_count_wrong(1, ptr, 8));
 	app_result("free", cuMemFree_v2(ptr));
 }
@@ -57,12 +57,12 @@ static void reset(void)
 	if (!devices_start_peers())
 		return;
 	ptr = app_alloc(16 * MIB);
-	devices_let(1, 0);
-	devices_filled(1, ptr, 5);
+	devices_enable_access(1, 0);
+	devices_fill_and_wait(1, ptr, 5);
 	app_result("wrong words", (int)devices_count_wrong(0, ptr, 5));
 	app_result("reset", cuDevicePrimaryCtxReset_v2(0));
 	devices_start_one(0);
-	devices_let(1, 0);
+	devices_enable_access(1, 0);
 	devices_enter(0);
 	ptr = app_alloc(16 * MIB);
 	app_result("launch", devices_fill(1, ptr, 6));

@@ -118,7 +118,7 @@ static void first_small_segment(void)
 	first_export_of(4 * MIB);
 }
 
-static void first_odd(void)
+static void first_unaligned_size(void)
 {
 	first_export_of(4 * MIB + 1000);
 }
@@ -244,7 +244,7 @@ const struct app_scenario app_scenarios[] = {
 	{"blocks", blocks, 0},
 	{"one_at_a_time", one_at_a_time, 0},
 	{"first_small_segment", first_small_segment, 0},
-	{"first_odd", first_odd, 0},
+	{"first_unaligned_size", first_unaligned_size, 0},
 	{"first_own_segment", first_own_segment, 0},
 	{"used_before", used_before, 0},
 	{"parts", parts, 0},

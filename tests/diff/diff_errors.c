@@ -83,7 +83,7 @@ static void call_all(void)
 	app_result("range", cuMemGetAddressRange_v2(&ptr, &bytes, held.large));
 	app_result("set", cuMemsetD8_v2(held.large, 1, MIB));
 	app_result("free of the large block", cuMemFree_v2(held.large));
-	app_result("again", cuMemFree_v2(held.large));
+	app_result("free of the large block again", cuMemFree_v2(held.large));
 	app_result("free of the small block", cuMemFree_v2(held.small));
 	app_result("free inside", cuMemFree_v2(held.small + 64));
 	app_result("free of NULL", cuMemFree_v2(0));
@@ -124,7 +124,7 @@ static void until_known(void)
 	do
 		r = cuStreamQuery(held.stream);
 	while (r == CUDA_ERROR_NOT_READY);
-	app_result("the stream", r);
+	app_result("stream query", r);
 }
 
 static void trap_known(void)

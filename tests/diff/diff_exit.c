@@ -31,7 +31,7 @@ static void last_calls(const char *when)
 
 	printf("%s, free: %d\n", when, cuMemFree_v2(kept));
 	printf("%s, free of a large block: %d\n", when, cuMemFree_v2(kept_large));
-	printf("%s, again: %d\n", when, cuMemFree_v2(kept_large));
+	printf("%s, free of the large block again: %d\n", when, cuMemFree_v2(kept_large));
 	printf("%s, free of NULL: %d\n", when, cuMemFree_v2(0));
 	printf("%s, host free: %d\n", when, cuMemFreeHost(kept_host));
 	printf("%s, malloc: %d\n", when, cuMemAlloc_v2(&ptr, 4 * MIB));

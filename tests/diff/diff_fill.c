@@ -31,8 +31,8 @@ static void info(void)
 		APP_MUST(cuMemFree_v2(ptr));
 		APP_MUST(cuMemGetInfo_v2(&after, NULL));
 		APP_MUST(cuMemGetInfo_v2(NULL, &total_after));
-		printf("%zu MiB: taken %d, given back %d, the same total %d\n", n / MIB, is_near(before, during + n),
-			is_near(before, after), total == total_after);
+		printf("%zu MiB: allocated memory is not free %d, freed memory is free again %d, total unchanged %d\n",
+			n / MIB, is_near(before, during + n), is_near(before, after), total == total_after);
 	}
 	printf("total: %zu\n", total);
 }

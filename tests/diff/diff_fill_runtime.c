@@ -47,14 +47,14 @@ static void not_cured(void)
 	app_result("the allocation that fails", error);
 	app_result("last error", cudaPeekAtLastError());
 	app_result("last error, taken", cudaGetLastError());
-	app_result("last error, then", cudaGetLastError());
+	app_result("last error after that", cudaGetLastError());
 	app_result("another 2 GiB", cudaMalloc(&p, 2 * GIB));
 	printf("is NULL: %d\n", p == NULL);
 	app_result("managed memory of SIZE_MAX / 4", cudaMallocManaged(&p, SIZE_MAX / 4, cudaMemAttachGlobal));
 	cudaGetLastError();
 	for (unsigned i = 0; i < n; i++)
 		APP_MUST(cudaFree(ptr[i]));
-	app_result("as much at once", cudaMalloc(&p, n / 2 * GIB));
+	app_result("half as much in one block", cudaMalloc(&p, n / 2 * GIB));
 	app_result("free", cudaFree(p));
 	app_result("last error", cudaGetLastError());
 }

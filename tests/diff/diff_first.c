@@ -13,37 +13,37 @@ enum { ROUNDS = 8 };
 
 static const size_t sizes[] = {4 * MIB, 64 * MIB, 320 * MIB};
 
-static struct place home, away;
+static struct work_context home, away;
 static struct first first;
-static CUstream there;
+static CUstream away_stream;
 static CUdeviceptr source; /* source of copies, on the other device */
 
 static void start(void)
 {
-	if (place_start() < 2) {
+	if (context_start() < 2) {
 		printf("needs two devices\n");
 		exit(0);
 	}
-	place_open(&home, 0);
+	context_open(&home, 0);
 	first_init(&first, &home);
 }
 
 static void open_away(void)
 {
-	place_open(&away, 1);
-	there = place_stream(&away);
-	source = place_alloc(&away, FIRST_TOUCHED);
+	context_open(&away, 1);
+	away_stream = context_stream(&away);
+	source = context_alloc(&away, FIRST_TOUCHED);
 }
 
 static void copy_to(CUdeviceptr ptr, uint32_t value)
 {
-	place_fill(&away, there, source, FIRST_TOUCHED, value);
-	PLACE_MUST(cuMemcpyPeerAsync(ptr, home.ctx, source, away.ctx, FIRST_TOUCHED, there));
+	context_fill(&away, away_stream, source, FIRST_TOUCHED, value);
+	CONTEXT_MUST(cuMemcpyPeerAsync(ptr, home.ctx, source, away.ctx, FIRST_TOUCHED, away_stream));
 }
 
 static void fill(CUdeviceptr ptr, uint32_t value)
 {
-	place_fill(&away, there, ptr, FIRST_TOUCHED, value);
+	context_fill(&away, away_stream, ptr, FIRST_TOUCHED, value);
 }
 
 /* Lets the other device fill a block by copy or kernel, and frees the block. Returns the number of wrong words. */
@@ -52,9 +52,9 @@ static size_t touch(CUdeviceptr ptr, uint32_t value, void (*touch_from_away)(CUd
 	size_t wrong;
 
 	touch_from_away(ptr, value);
-	PLACE_MUST(cuStreamSynchronize(there));
-	wrong = place_count_wrong(&home, ptr, FIRST_TOUCHED, value);
-	PLACE_MUST(cuMemFree_v2(ptr));
+	CONTEXT_MUST(cuStreamSynchronize(away_stream));
+	wrong = context_count_wrong(&home, ptr, FIRST_TOUCHED, value);
+	CONTEXT_MUST(cuMemFree_v2(ptr));
 	return wrong;
 }
 
@@ -65,10 +65,10 @@ static void play(bool has_access, void (*touch_from_away)(CUdeviceptr, uint32_t)
 	start();
 	open_away();
 	if (has_access)
-		PLACE_MUST(cuCtxEnablePeerAccess(home.ctx, 0));
+		CONTEXT_MUST(cuCtxEnablePeerAccess(home.ctx, 0));
 	for (unsigned i = 0; i < ROUNDS * LENGTH(sizes); i++)
-		wrong += touch(first_take_over(&first, sizes[i % LENGTH(sizes)], FIRST_QUICK_NS), i, touch_from_away);
-	first_say(&first, wrong);
+		wrong += touch(first_reuse_block(&first, sizes[i % LENGTH(sizes)], FIRST_QUICK_NS), i, touch_from_away);
+	first_print(&first, wrong);
 }
 
 static void copied(void)
@@ -93,12 +93,12 @@ static void late(bool has_access, void (*touch_from_away)(CUdeviceptr, uint32_t)
 
 	first_expect_long();
 	start();
-	ptr = first_take_over(&first, 320 * MIB, FIRST_LONG_NS);
+	ptr = first_reuse_block(&first, 320 * MIB, FIRST_LONG_NS);
 	first.n_early = 0; /* the block was handed out correctly: the second device is used only from here on */
 	open_away();
 	if (has_access)
-		PLACE_MUST(cuCtxEnablePeerAccess(home.ctx, 0));
-	first_say(&first, touch(ptr, 1, touch_from_away));
+		CONTEXT_MUST(cuCtxEnablePeerAccess(home.ctx, 0));
+	first_print(&first, touch(ptr, 1, touch_from_away));
 }
 
 static void copied_late(void)
@@ -121,20 +121,20 @@ static void both_ways(void)
 	open_away();
 	first_init(&other, &away);
 	for (unsigned i = 0; i < ROUNDS * LENGTH(sizes); i++) {
-		CUdeviceptr ptr = first_take_over(&other, sizes[i % LENGTH(sizes)], FIRST_QUICK_NS), mine;
+		CUdeviceptr ptr = first_reuse_block(&other, sizes[i % LENGTH(sizes)], FIRST_QUICK_NS), home_block;
 
-		mine = first_take_over(&first, sizes[i % LENGTH(sizes)], FIRST_QUICK_NS);
-		place_fill(&home, NULL, mine, FIRST_TOUCHED, i);
-		PLACE_MUST(cuMemcpyPeerAsync(ptr, away.ctx, mine, home.ctx, FIRST_TOUCHED, NULL));
-		PLACE_MUST(cuCtxSynchronize());
-		wrong += place_count_wrong(&away, ptr, FIRST_TOUCHED, i);
-		place_enter(&home);
-		PLACE_MUST(cuMemFree_v2(ptr));
-		place_enter(&away);
-		PLACE_MUST(cuMemFree_v2(mine));
+		home_block = first_reuse_block(&first, sizes[i % LENGTH(sizes)], FIRST_QUICK_NS);
+		context_fill(&home, NULL, home_block, FIRST_TOUCHED, i);
+		CONTEXT_MUST(cuMemcpyPeerAsync(ptr, away.ctx, home_block, home.ctx, FIRST_TOUCHED, NULL));
+		CONTEXT_MUST(cuCtxSynchronize());
+		wrong += context_count_wrong(&away, ptr, FIRST_TOUCHED, i);
+		context_enter(&home);
+		CONTEXT_MUST(cuMemFree_v2(ptr));
+		context_enter(&away);
+		CONTEXT_MUST(cuMemFree_v2(home_block));
 	}
 	first.n_early += other.n_early;
-	first_say(&first, wrong);
+	first_print(&first, wrong);
 }
 
 /*
@@ -145,37 +145,37 @@ static void both_ways(void)
  */
 static void awaited(void)
 {
-	CUstream here, quick;
+	CUstream home_stream, quick;
 	size_t wrong = 0;
 	CUevent done;
 
 	start();
-	here = place_stream(&home);
-	quick = place_stream(&home);
+	home_stream = context_stream(&home);
+	quick = context_stream(&home);
 	open_away();
-	PLACE_MUST(cuEventCreate(&done, CU_EVENT_DISABLE_TIMING));
-	place_fill(&away, there, source, FIRST_TOUCHED, 0xdead);
+	CONTEXT_MUST(cuEventCreate(&done, CU_EVENT_DISABLE_TIMING));
+	context_fill(&away, away_stream, source, FIRST_TOUCHED, 0xdead);
 	for (unsigned i = 0; i < ROUNDS * LENGTH(sizes); i++) {
 		size_t bytes = sizes[i % LENGTH(sizes)];
-		CUdeviceptr old = place_alloc(&home, bytes), other = place_alloc(&home, bytes), new[2];
+		CUdeviceptr old = context_alloc(&home, bytes), other = context_alloc(&home, bytes), new[2];
 
-		place_spin(&away, there, FIRST_QUICK_NS);
-		PLACE_MUST(cuMemcpyPeerAsync(old, home.ctx, source, away.ctx, FIRST_TOUCHED, there));
-		PLACE_MUST(cuEventRecord(done, there));
-		place_enter(&home);
-		PLACE_MUST(cuMemFree_v2(other));
-		PLACE_MUST(cuStreamWaitEvent(here, done, 0));
-		PLACE_MUST(cuMemFree_v2(old));
+		context_spin(&away, away_stream, FIRST_QUICK_NS);
+		CONTEXT_MUST(cuMemcpyPeerAsync(old, home.ctx, source, away.ctx, FIRST_TOUCHED, away_stream));
+		CONTEXT_MUST(cuEventRecord(done, away_stream));
+		context_enter(&home);
+		CONTEXT_MUST(cuMemFree_v2(other));
+		CONTEXT_MUST(cuStreamWaitEvent(home_stream, done, 0));
+		CONTEXT_MUST(cuMemFree_v2(old));
 		for (unsigned k = 0; k < LENGTH(new); k++) {
-			new[k] = place_alloc(&home, bytes);
-			place_fill(&home, quick, new[k], FIRST_TOUCHED, i);
+			new[k] = context_alloc(&home, bytes);
+			context_fill(&home, quick, new[k], FIRST_TOUCHED, i);
 		}
 		for (unsigned k = 0; k < LENGTH(new); k++) {
-			wrong += place_count_wrong(&home, new[k], FIRST_TOUCHED, i);
-			PLACE_MUST(cuMemFree_v2(new[k]));
+			wrong += context_count_wrong(&home, new[k], FIRST_TOUCHED, i);
+			CONTEXT_MUST(cuMemFree_v2(new[k]));
 		}
 	}
-	first_say(&first, wrong);
+	first_print(&first, wrong);
 }
 
 const struct app_scenario app_scenarios[] = {

@@ -14,25 +14,25 @@ enum { ROUNDS = 8, ATTACH_GLOBAL = 1 };
 
 static const size_t sizes[] = {4 * MIB, 64 * MIB, 320 * MIB};
 
-static struct place home, away;
+static struct work_context home, away;
 static struct first first;
 
 static void start(void)
 {
-	place_start();
-	place_open(&home, 0);
+	context_start();
+	context_open(&home, 0);
 	first_init(&first, &home);
 }
 
-static size_t touch_from_away(CUdeviceptr ptr, CUdeviceptr source, CUstream there, uint32_t value)
+static size_t touch_from_away(CUdeviceptr ptr, CUdeviceptr source, CUstream away_stream, uint32_t value)
 {
 	size_t wrong;
 
-	place_fill(&away, there, source, FIRST_TOUCHED, value);
-	PLACE_MUST(cuMemcpyPeerAsync(ptr, home.ctx, source, away.ctx, FIRST_TOUCHED, there));
-	PLACE_MUST(cuStreamSynchronize(there));
-	wrong = place_count_wrong(&home, ptr, FIRST_TOUCHED, value);
-	PLACE_MUST(cuMemFree_v2(ptr));
+	context_fill(&away, away_stream, source, FIRST_TOUCHED, value);
+	CONTEXT_MUST(cuMemcpyPeerAsync(ptr, home.ctx, source, away.ctx, FIRST_TOUCHED, away_stream));
+	CONTEXT_MUST(cuStreamSynchronize(away_stream));
+	wrong = context_count_wrong(&home, ptr, FIRST_TOUCHED, value);
+	CONTEXT_MUST(cuMemFree_v2(ptr));
 	return wrong;
 }
 
@@ -40,32 +40,32 @@ static size_t touch_from_away(CUdeviceptr ptr, CUdeviceptr source, CUstream ther
 static void context(void)
 {
 	CUdeviceptr source;
-	CUstream there;
+	CUstream away_stream;
 	size_t wrong = 0;
 
 	start();
-	place_create(&away, 0);
-	there = place_stream(&away);
-	source = place_alloc(&away, FIRST_TOUCHED);
+	context_create(&away, 0);
+	away_stream = context_stream(&away);
+	source = context_alloc(&away, FIRST_TOUCHED);
 	for (unsigned i = 0; i < ROUNDS * LENGTH(sizes); i++)
 		wrong += touch_from_away(
-			first_take_over(&first, sizes[i % LENGTH(sizes)], FIRST_QUICK_NS), source, there, i);
-	first_say(&first, wrong);
+			first_reuse_block(&first, sizes[i % LENGTH(sizes)], FIRST_QUICK_NS), source, away_stream, i);
+	first_print(&first, wrong);
 }
 
 /* A second context is created after a block was handed out that relies on GPU waits alone. */
 static void context_late(void)
 {
 	CUdeviceptr ptr;
-	CUstream there;
+	CUstream away_stream;
 
 	first_expect_long();
 	start();
-	ptr = first_take_over(&first, 320 * MIB, FIRST_LONG_NS);
+	ptr = first_reuse_block(&first, 320 * MIB, FIRST_LONG_NS);
 	first.n_early = 0; /* the block was handed out correctly: the second context exists only from here on */
-	place_create(&away, 0);
-	there = place_stream(&away);
-	first_say(&first, touch_from_away(ptr, place_alloc(&away, FIRST_TOUCHED), there, 1));
+	context_create(&away, 0);
+	away_stream = context_stream(&away);
+	first_print(&first, touch_from_away(ptr, context_alloc(&away, FIRST_TOUCHED), away_stream, 1));
 }
 
 /*
@@ -77,16 +77,16 @@ static void after_sharing(CUresult (*share)(CUdeviceptr ptr))
 	size_t wrong = 0;
 
 	start();
-	(void)share(place_alloc(&home, 4 * MIB));
-	app_result("shared", share(place_alloc(&home, 4 * MIB)));
+	(void)share(context_alloc(&home, 4 * MIB));
+	app_result("shared", share(context_alloc(&home, 4 * MIB)));
 	for (unsigned i = 0; i < ROUNDS * LENGTH(sizes); i++) {
-		CUdeviceptr ptr = first_take_over(&first, sizes[i % LENGTH(sizes)], FIRST_QUICK_NS);
+		CUdeviceptr ptr = first_reuse_block(&first, sizes[i % LENGTH(sizes)], FIRST_QUICK_NS);
 
-		place_fill(&home, first.slow, ptr, FIRST_TOUCHED, i);
-		wrong += place_count_wrong(&home, ptr, FIRST_TOUCHED, i);
-		PLACE_MUST(cuMemFree_v2(ptr));
+		context_fill(&home, first.slow, ptr, FIRST_TOUCHED, i);
+		wrong += context_count_wrong(&home, ptr, FIRST_TOUCHED, i);
+		CONTEXT_MUST(cuMemFree_v2(ptr));
 	}
-	first_say(&first, wrong);
+	first_print(&first, wrong);
 }
 
 static CUresult set_sync_memops(CUdeviceptr ptr)
@@ -132,26 +132,26 @@ static void pinned(void)
 	size_t wrong = 0;
 
 	start();
-	source = place_alloc(&home, FIRST_TOUCHED);
-	place_fill(&home, first.slow, source, FIRST_TOUCHED, 0xdead);
+	source = context_alloc(&home, FIRST_TOUCHED);
+	context_fill(&home, first.slow, source, FIRST_TOUCHED, 0xdead);
 	for (unsigned i = 0; i < ROUNDS * LENGTH(sizes); i++) {
 		size_t bytes = sizes[i % LENGTH(sizes)] / 16;
 		uint32_t *old, *new;
 
-		PLACE_MUST(cuMemHostAlloc((void **)&old, bytes, 0));
-		place_spin(&home, first.slow, FIRST_QUICK_NS);
-		PLACE_MUST(cuMemcpyDtoHAsync_v2(old, source, FIRST_TOUCHED, first.slow));
-		PLACE_MUST(cuMemFreeHost(old));
-		PLACE_MUST(cuMemHostAlloc((void **)&new, bytes, 0));
+		CONTEXT_MUST(cuMemHostAlloc((void **)&old, bytes, 0));
+		context_spin(&home, first.slow, FIRST_QUICK_NS);
+		CONTEXT_MUST(cuMemcpyDtoHAsync_v2(old, source, FIRST_TOUCHED, first.slow));
+		CONTEXT_MUST(cuMemFreeHost(old));
+		CONTEXT_MUST(cuMemHostAlloc((void **)&new, bytes, 0));
 		first.n_reused += new == old;
 		for (size_t k = 0; k < FIRST_TOUCHED / 4; k++)
 			new[k] = i;
-		PLACE_MUST(cuStreamSynchronize(first.slow));
+		CONTEXT_MUST(cuStreamSynchronize(first.slow));
 		for (size_t k = 0; k < FIRST_TOUCHED / 4; k++)
 			wrong += new[k] != i;
-		PLACE_MUST(cuMemFreeHost(new));
+		CONTEXT_MUST(cuMemFreeHost(new));
 	}
-	first_say(&first, wrong);
+	first_print(&first, wrong);
 }
 
 /* Managed memory is not pooled: its free waits, and the first access to the new block comes from the CPU. */
@@ -164,18 +164,18 @@ static void managed(void)
 		CUdeviceptr old, new;
 		uint32_t *words;
 
-		PLACE_MUST(cuMemAllocManaged(&old, 4 * MIB, ATTACH_GLOBAL));
-		place_spin_fill(&home, first.slow, old, FIRST_TOUCHED, 0xdead, FIRST_QUICK_NS);
-		PLACE_MUST(cuMemFree_v2(old));
-		PLACE_MUST(cuMemAllocManaged(&new, 4 * MIB, ATTACH_GLOBAL));
+		CONTEXT_MUST(cuMemAllocManaged(&old, 4 * MIB, ATTACH_GLOBAL));
+		context_spin_fill(&home, first.slow, old, FIRST_TOUCHED, 0xdead, FIRST_QUICK_NS);
+		CONTEXT_MUST(cuMemFree_v2(old));
+		CONTEXT_MUST(cuMemAllocManaged(&new, 4 * MIB, ATTACH_GLOBAL));
 		words = (uint32_t *)(uintptr_t) new;
 		for (size_t k = 0; k < FIRST_TOUCHED / 4; k++)
 			words[k] = i;
 		for (size_t k = 0; k < FIRST_TOUCHED / 4; k++)
 			wrong += words[k] != i;
-		PLACE_MUST(cuMemFree_v2(new));
+		CONTEXT_MUST(cuMemFree_v2(new));
 	}
-	first_say(&first, wrong);
+	first_print(&first, wrong);
 }
 
 /* Another process opens a block that has just been reused, and writes to it at once. */
@@ -184,10 +184,10 @@ static void imported_exporter(void)
 	CUdeviceptr ptr;
 
 	start();
-	ptr = first_take_over(&first, 320 * MIB, FIRST_LONG_NS);
+	ptr = first_reuse_block(&first, 320 * MIB, FIRST_LONG_NS);
 	app_put_handle(ptr);
 	app_await();
-	app_put_number(place_count_wrong(&home, ptr, FIRST_TOUCHED, 1));
+	app_put_number(context_count_wrong(&home, ptr, FIRST_TOUCHED, 1));
 }
 
 static void imported_importer(void)

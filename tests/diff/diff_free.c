@@ -38,11 +38,11 @@ static void wrong(void)
 		report(bytes, "as pinned", cuMemFreeHost(host_pointer(ptr)));
 		APP_MUST(cuMemsetD8_v2(ptr, 1, bytes));
 		report(bytes, "free", cuMemFree_v2(ptr));
-		report(bytes, "again", cuMemFree_v2(ptr));
-		report(bytes, "and again", cuMemFree_v2(ptr));
+		report(bytes, "free again", cuMemFree_v2(ptr));
+		report(bytes, "third free", cuMemFree_v2(ptr));
 		APP_MUST(cuMemsetD8_v2(neighbour, 2, bytes));
-		report(bytes, "the neighbour", cuMemFree_v2(neighbour));
-		report(bytes, "the neighbour again", cuMemFree_v2(neighbour));
+		report(bytes, "free of the neighbour", cuMemFree_v2(neighbour));
+		report(bytes, "free of the neighbour again", cuMemFree_v2(neighbour));
 	}
 }
 
@@ -82,7 +82,7 @@ static void pinned(void)
 		report(bytes, "as device memory", cuMemFree_v2(address(ptr)));
 		memset(ptr, 2, bytes);
 		report(bytes, "free", cuMemFreeHost(ptr));
-		report(bytes, "again", cuMemFreeHost(ptr));
+		report(bytes, "free again", cuMemFreeHost(ptr));
 		report(bytes, "as device memory, when free", cuMemFree_v2(address(ptr)));
 	}
 }
@@ -104,19 +104,19 @@ static void contexts(void)
 	app_result("create", cuCtxCreate_v2(&other, 0, 0));
 	second = app_alloc(MIB);
 	app_result("free from the other", cuMemFree_v2(first));
-	app_result("again", cuMemFree_v2(first));
+	app_result("free from the other again", cuMemFree_v2(first));
 	APP_MUST(cuCtxGetCurrent(&current));
 	app_result("still current", current == other);
 	APP_MUST(cuCtxSetCurrent(app_ctx));
 	app_result("free from the first", cuMemFree_v2(second));
-	app_result("again", cuMemFree_v2(second));
+	app_result("free from the first again", cuMemFree_v2(second));
 	APP_MUST(cuCtxSetCurrent(other));
 	first = app_alloc(MIB);
 	second = app_alloc(4096);
 	APP_MUST(cuMemsetD8_v2(first, 1, MIB));
 	app_result("destroy with blocks", cuCtxDestroy_v2(other));
 	APP_MUST(cuCtxSetCurrent(app_ctx));
-	app_result("free after that", cuMemFree_v2(first));
+	app_result("free after the destruction", cuMemFree_v2(first));
 	app_result("free of a small block", cuMemFree_v2(second));
 	first = app_alloc(MIB);
 	app_result("set", cuMemsetD8_v2(first, 2, MIB));

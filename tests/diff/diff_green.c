@@ -13,44 +13,44 @@
 #include "tests/preload/app_driver.h"
 #include "tests/sim/abi.h"
 
-enum { PRIMARY, GREEN_A, GREEN_B, N_PLACES, SMS = 16 };
+enum { PRIMARY, GREEN_A, GREEN_B, N_CONTEXTS, SMS = 16 };
 
-static const char *const names[N_PLACES] = {"the primary", "A", "B"};
+static const char *const names[N_CONTEXTS] = {"the primary", "A", "B"};
 
-struct place {
+struct test_context {
 	CUgreenCtx green; /* NULL: the primary context */
 	CUcontext ctx;
 	CUstream stream;
 };
 
-static struct place places[N_PLACES];
+static struct test_context contexts[N_CONTEXTS];
 static CUfunction wait_flag, set_flag; /* loaded before a kernel spins, because loading may wait for it */
 
-static struct place make_green(void)
+static struct test_context make_green(void)
 {
 	CUdevResource all, part, rest;
 	CUdevResourceDesc desc;
-	struct place place;
+	struct test_context context;
 	unsigned n = 1;
 
 	APP_MUST(cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM));
 	APP_MUST(cuDevSmResourceSplitByCount(&part, &n, &all, &rest, 0, SMS));
 	APP_MUST(cuDevResourceGenerateDesc(&desc, &part, 1));
-	APP_MUST(cuGreenCtxCreate(&place.green, desc, 0, CU_GREEN_CTX_DEFAULT_STREAM));
-	APP_MUST(cuCtxFromGreenCtx(&place.ctx, place.green));
-	APP_MUST(cuGreenCtxStreamCreate(&place.stream, place.green, CU_STREAM_NON_BLOCKING, 0));
-	return place;
+	APP_MUST(cuGreenCtxCreate(&context.green, desc, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+	APP_MUST(cuCtxFromGreenCtx(&context.ctx, context.green));
+	APP_MUST(cuGreenCtxStreamCreate(&context.stream, context.green, CU_STREAM_NON_BLOCKING, 0));
+	return context;
 }
 
-static void end_green(struct place *place)
+static void end_green(struct test_context *context)
 {
-	APP_MUST(cuStreamDestroy_v2(place->stream));
-	APP_MUST(cuGreenCtxDestroy(place->green));
+	APP_MUST(cuStreamDestroy_v2(context->stream));
+	APP_MUST(cuGreenCtxDestroy(context->green));
 }
 
-static void enter(int place)
+static void enter(int which)
 {
-	APP_MUST(cuCtxSetCurrent(places[place].ctx));
+	APP_MUST(cuCtxSetCurrent(contexts[which].ctx));
 }
 
 /* Returns false, and prints a line, if the driver has no green contexts. */
@@ -68,15 +68,15 @@ static bool start(void)
 	APP_MUST(cuModuleLoadData(&module, kernels_ptx));
 	APP_MUST(cuModuleGetFunction(&wait_flag, module, "wait_flag"));
 	APP_MUST(cuModuleGetFunction(&set_flag, module, "set_flag"));
-	places[PRIMARY] = (struct place){NULL, app_ctx, app_stream()};
-	places[GREEN_A] = make_green();
-	places[GREEN_B] = make_green();
+	contexts[PRIMARY] = (struct test_context){NULL, app_ctx, app_stream()};
+	contexts[GREEN_A] = make_green();
+	contexts[GREEN_B] = make_green();
 	return true;
 }
 
-static void report(const char *what, int place, int result)
+static void report(const char *what, int which, int result)
 {
-	printf("%s, %s: %d\n", what, names[place], result);
+	printf("%s, %s: %d\n", what, names[which], result);
 }
 
 static const size_t sizes[] = {300, 70 * KIB, MIB + 1, 5 * MIB};
@@ -88,26 +88,26 @@ static void owners(void)
 
 	if (!start())
 		return;
-	for (int place = 0; place < N_PLACES; place++) {
+	for (int which = 0; which < N_CONTEXTS; which++) {
 		unsigned wrong = 0;
 
 		for (unsigned i = 0; i < 8 * LENGTH(sizes); i++) {
 			CUdeviceptr ptr;
 
-			enter(place);
+			enter(which);
 			ptr = app_alloc(sizes[i % LENGTH(sizes)]);
 			APP_MUST(cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_CONTEXT, ptr));
 			wrong += owner != app_ctx;
-			enter((place + (int)i) % N_PLACES);
+			enter((which + (int)i) % N_CONTEXTS);
 			APP_MUST(cuMemFree_v2(ptr));
 		}
-		report("not the primary's", place, (int)wrong);
-		enter(place);
+		report("not the primary's", which, (int)wrong);
+		enter(which);
 		APP_MUST(cuMemHostAlloc(&host, 4096, 0));
 		APP_MUST(cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_CONTEXT, (CUdeviceptr)(uintptr_t)host));
-		report("pinned, the primary's", place, owner == app_ctx);
-		enter((place + 1) % N_PLACES);
-		report("pinned free elsewhere", place, cuMemFreeHost(host));
+		report("pinned, the primary's", which, owner == app_ctx);
+		enter((which + 1) % N_CONTEXTS);
+		report("pinned free elsewhere", which, cuMemFreeHost(host));
 	}
 }
 
@@ -121,21 +121,21 @@ static void reuse(void)
 	if (!start())
 		return;
 	for (unsigned i = 0; i < 300; i++) {
-		int from = (int)(app_random(&seed) % N_PLACES), to = (int)(app_random(&seed) % N_PLACES);
+		int from = (int)(app_random(&seed) % N_CONTEXTS), to = (int)(app_random(&seed) % N_CONTEXTS);
 		size_t bytes = sizes[app_random(&seed) % LENGTH(sizes)] / 4 * 4;
 		CUdeviceptr ptr, next;
 
-		enter((int)(app_random(&seed) % N_PLACES));
+		enter((int)(app_random(&seed) % N_CONTEXTS));
 		ptr = app_alloc(bytes);
-		app_spin_fill(places[from].stream, ptr, 256, 1, spins[app_random(&seed) % LENGTH(spins)]);
-		enter((int)(app_random(&seed) % N_PLACES));
+		app_spin_fill(contexts[from].stream, ptr, 256, 1, spins[app_random(&seed) % LENGTH(spins)]);
+		enter((int)(app_random(&seed) % N_CONTEXTS));
 		APP_MUST(cuMemFree_v2(ptr));
-		enter((int)(app_random(&seed) % N_PLACES));
+		enter((int)(app_random(&seed) % N_CONTEXTS));
 		next = app_alloc(bytes);
-		app_fill(places[to].stream, next, 256, i + 2);
+		app_fill(contexts[to].stream, next, 256, i + 2);
 		enter(from);
 		APP_MUST(cuCtxSynchronize());
-		wrong += app_count_wrong(places[to].stream, next, 256, i + 2);
+		wrong += app_count_wrong(contexts[to].stream, next, 256, i + 2);
 		APP_MUST(cuMemFree_v2(next));
 	}
 	app_result("wrong words", (int)wrong);
@@ -153,15 +153,15 @@ static void newcomer(void)
 		return;
 	for (unsigned i = 0; i < 12; i++) {
 		CUdeviceptr ptr = app_alloc(64 * MIB), next;
-		struct place late;
+		struct test_context late;
 
-		app_spin_fill(places[i % N_PLACES].stream, ptr, 256, 1, 2 * MS);
+		app_spin_fill(contexts[i % N_CONTEXTS].stream, ptr, 256, 1, 2 * MS);
 		APP_MUST(cuMemFree_v2(ptr));
 		next = app_alloc(64 * MIB);
 		late = make_green();
 		app_fill(late.stream, next, 256, i + 2);
-		for (int place = 0; place < N_PLACES; place++)
-			APP_MUST(cuStreamSynchronize(places[place].stream));
+		for (int which = 0; which < N_CONTEXTS; which++)
+			APP_MUST(cuStreamSynchronize(contexts[which].stream));
 		wrong += app_count_wrong(late.stream, next, 256, i + 2);
 		APP_MUST(cuMemFree_v2(next));
 		end_green(&late);
@@ -179,19 +179,19 @@ static void pinned(void)
 		return;
 	ptr = app_alloc(MIB);
 	for (unsigned i = 0; i < 60; i++) {
-		int place = (int)i % N_PLACES;
+		int which = (int)i % N_CONTEXTS;
 		uint32_t *host;
 
-		enter((int)(i / 3) % N_PLACES);
+		enter((int)(i / 3) % N_CONTEXTS);
 		APP_MUST(cuMemHostAlloc((void **)&host, MIB, 0));
 		for (size_t k = 0; k < MIB / 4; k++)
 			host[k] = i;
-		app_spin(places[place].stream, 50000);
-		APP_MUST(cuMemcpyHtoDAsync_v2(ptr, host, MIB, places[place].stream));
+		app_spin(contexts[which].stream, 50000);
+		APP_MUST(cuMemcpyHtoDAsync_v2(ptr, host, MIB, contexts[which].stream));
 		APP_MUST(cuMemFreeHost(host));
 		APP_MUST(cuMemHostAlloc((void **)&host, MIB, 0));
 		memset(host, 0xff, MIB);
-		wrong += app_count_wrong(places[place].stream, ptr, MIB, i);
+		wrong += app_count_wrong(contexts[which].stream, ptr, MIB, i);
 		APP_MUST(cuMemFreeHost(host));
 	}
 	app_result("wrong words", (int)wrong);
@@ -217,11 +217,11 @@ static void spins(void)
 		flag = app_alloc(4);
 		APP_MUST(cuMemsetD32_v2(flag, 0, 1));
 		APP_MUST(cuCtxSynchronize());
-		app_fill(places[GREEN_A].stream, ptr, MIB, 1);
+		app_fill(contexts[GREEN_A].stream, ptr, MIB, 1);
 		APP_MUST(cuMemFree_v2(ptr));
-		launch_flag(wait_flag, places[i % 2 ? GREEN_A : PRIMARY].stream, flag);
+		launch_flag(wait_flag, contexts[i % 2 ? GREEN_A : PRIMARY].stream, flag);
 		ptr = app_alloc(MIB);
-		launch_flag(set_flag, places[GREEN_B].stream, flag);
+		launch_flag(set_flag, contexts[GREEN_B].stream, flag);
 		APP_MUST(cuCtxSynchronize());
 		APP_MUST(cuMemFree_v2(ptr));
 		APP_MUST(cuMemFree_v2(flag));
@@ -241,7 +241,7 @@ static void destruction(void)
 	APP_MUST(cuMemFree_v2(app_alloc(MIB)));
 	APP_MUST(cuMemsetD32_v2(big, 7, 64));
 	APP_MUST(cuCtxSynchronize());
-	end_green(&places[GREEN_A]);
+	end_green(&contexts[GREEN_A]);
 	app_result("alloc in the destroyed green context", cuMemAlloc_v2(&other, MIB));
 	app_result("free in the destroyed green context", cuMemFree_v2(big));
 	app_result("free of NULL in the destroyed green context", cuMemFree_v2(0));
@@ -252,7 +252,7 @@ static void destruction(void)
 	enter(GREEN_B);
 	app_result("free in B", cuMemFree_v2(small));
 	app_result("free again", cuMemFree_v2(small));
-	app_result("destroy B's context", cuCtxDestroy_v2(places[GREEN_B].ctx));
+	app_result("destroy B's context", cuCtxDestroy_v2(contexts[GREEN_B].ctx));
 	app_result("alloc in B", cuMemAlloc_v2(&other, MIB));
 	app_result("free", cuMemFree_v2(other));
 }
@@ -273,9 +273,9 @@ static void last_reference(void)
 		APP_MUST(cuDevicePrimaryCtxRelease_v2(0));
 		APP_MUST(cuMemsetD32_v2(kept[0], 7, 64));
 		kept[2] = app_alloc(MIB);
-		end_green(&places[GREEN_B]);
+		end_green(&contexts[GREEN_B]);
 		app_result("wrong words", (int)app_count_wrong(NULL, kept[0], 256, 7));
-		end_green(&places[GREEN_A]);
+		end_green(&contexts[GREEN_A]);
 		APP_MUST(cuDevicePrimaryCtxRetain(&again, 0));
 		APP_MUST(cuCtxSetCurrent(again));
 		for (unsigned k = 0; k < LENGTH(kept); k++)
@@ -283,12 +283,12 @@ static void last_reference(void)
 		APP_MUST(cuCtxSetCurrent(NULL));
 		APP_MUST(cuDevicePrimaryCtxRelease_v2(0));
 		app_start();
-		places[PRIMARY].stream = app_stream();
+		contexts[PRIMARY].stream = app_stream();
 		other = app_alloc(MIB);
 		APP_MUST(cuMemsetD32_v2(other, 1, MIB / 4));
 		app_result("free", cuMemFree_v2(other));
-		places[GREEN_A] = make_green();
-		places[GREEN_B] = make_green();
+		contexts[GREEN_A] = make_green();
+		contexts[GREEN_B] = make_green();
 	}
 }
 
@@ -310,8 +310,8 @@ static void refused_reset(void)
 	app_result("free", cuMemFree_v2(small));
 	app_result("free", cuMemFree_v2(big));
 	app_result("free again", cuMemFree_v2(big));
-	end_green(&places[GREEN_A]);
-	end_green(&places[GREEN_B]);
+	end_green(&contexts[GREEN_A]);
+	end_green(&contexts[GREEN_B]);
 	app_result("reset", cuDevicePrimaryCtxReset_v2(0));
 	app_start();
 	big = app_alloc(5 * MIB);
@@ -329,16 +329,16 @@ static void capture(void)
 	if (!start())
 		return;
 	ptr = app_alloc(MIB);
-	for (int place = 0; place < N_PLACES; place++) {
-		APP_MUST(cuStreamBeginCapture_v2(places[place].stream, CU_STREAM_CAPTURE_MODE_RELAXED));
-		app_fill(places[place].stream, ptr, 256, 9);
-		enter((place + 1) % N_PLACES);
+	for (int which = 0; which < N_CONTEXTS; which++) {
+		APP_MUST(cuStreamBeginCapture_v2(contexts[which].stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+		app_fill(contexts[which].stream, ptr, 256, 9);
+		enter((which + 1) % N_CONTEXTS);
 		for (unsigned i = 0; i < 16; i++)
 			APP_MUST(cuMemFree_v2(app_alloc(sizes[i % LENGTH(sizes)])));
-		report("end", place, cuStreamEndCapture(places[place].stream, &graph));
+		report("end", which, cuStreamEndCapture(contexts[which].stream, &graph));
 		APP_MUST(cuGraphInstantiateWithFlags(&exec, graph, 0));
-		APP_MUST(cuGraphLaunch(exec, places[place].stream));
-		report("wrong words", place, (int)app_count_wrong(places[place].stream, ptr, 256, 9));
+		APP_MUST(cuGraphLaunch(exec, contexts[which].stream));
+		report("wrong words", which, (int)app_count_wrong(contexts[which].stream, ptr, 256, 9));
 	}
 }
 
@@ -361,23 +361,23 @@ static CUdeviceptr exchange(unsigned i, CUdeviceptr ptr)
 static void *work(void *arg)
 {
 	unsigned seed = (unsigned)(uintptr_t)arg + 1;
-	struct place place = make_green();
+	struct test_context context = make_green();
 	size_t wrong = 0;
 
-	APP_MUST(cuCtxSetCurrent(place.ctx));
+	APP_MUST(cuCtxSetCurrent(context.ctx));
 	for (unsigned i = 0; i < 150; i++) {
 		CUdeviceptr ptr = app_alloc(sizes[app_random(&seed) % LENGTH(sizes)]);
 
-		app_fill(place.stream, ptr, 256, i);
+		app_fill(context.stream, ptr, 256, i);
 		if (i % 8 == 0)
-			wrong += app_count_wrong(place.stream, ptr, 256, i);
+			wrong += app_count_wrong(context.stream, ptr, 256, i);
 		ptr = exchange(app_random(&seed) % LENGTH(slots), ptr);
 		if (ptr)
 			APP_MUST(cuMemFree_v2(ptr));
 	}
 	APP_MUST(cuCtxSynchronize());
 	APP_MUST(cuCtxSetCurrent(NULL));
-	end_green(&place);
+	end_green(&context);
 	return (void *)(uintptr_t)wrong;
 }
 
@@ -410,16 +410,16 @@ static void cycles(void)
 	if (!start())
 		return;
 	for (unsigned i = 0; i < n; i++) {
-		struct place place = make_green();
+		struct test_context context = make_green();
 
-		APP_MUST(cuCtxSetCurrent(place.ctx));
+		APP_MUST(cuCtxSetCurrent(context.ctx));
 		if (ptr)
 			APP_MUST(cuMemFree_v2(ptr));
 		ptr = app_alloc(sizes[i % LENGTH(sizes)]);
-		app_fill(place.stream, ptr, 256, i);
-		wrong += (unsigned)app_count_wrong(place.stream, ptr, 256, i);
+		app_fill(context.stream, ptr, 256, i);
+		wrong += (unsigned)app_count_wrong(context.stream, ptr, 256, i);
 		APP_MUST(cuCtxSetCurrent(app_ctx));
-		end_green(&place);
+		end_green(&context);
 	}
 	APP_MUST(cuMemFree_v2(ptr));
 	app_result("wrong words", (int)wrong);

@@ -112,15 +112,15 @@ static void registering(void)
 	app_start();
 	APP_MUST(cuMemHostAlloc((void **)&host, BYTES, 0));
 	memset(heap, 1, BYTES);
-	app_result("register the heap's", cuMemHostRegister_v2(heap, BYTES, 0));
-	app_result("again", cuMemHostRegister_v2(heap, BYTES, 0));
-	app_result("a part of it", cuMemHostRegister_v2(heap + 4096, 4096, 0));
+	app_result("register heap memory", cuMemHostRegister_v2(heap, BYTES, 0));
+	app_result("register heap memory again", cuMemHostRegister_v2(heap, BYTES, 0));
+	app_result("register a part of it", cuMemHostRegister_v2(heap + 4096, 4096, 0));
 	app_result("its device pointer", cuMemHostGetDevicePointer_v2(&device, heap, 0));
 	printf("is the same: %d\n", device == address(heap));
 	app_result("its flags", cuMemHostGetFlags(&seen, heap));
 	app_result("free it as pinned", cuMemFreeHost(heap));
 	app_result("free it as device memory", cuMemFree_v2(address(heap)));
-	app_result("use it", cuMemcpyHtoD_v2(app_alloc(BYTES), heap, BYTES));
+	app_result("copy from it", cuMemcpyHtoD_v2(app_alloc(BYTES), heap, BYTES));
 	app_result("unregister inside", cuMemHostUnregister(heap + 4096));
 	app_result("unregister", cuMemHostUnregister(heap));
 	app_result("unregister again", cuMemHostUnregister(heap));
@@ -128,7 +128,7 @@ static void registering(void)
 	app_result("register NULL", cuMemHostRegister_v2(NULL, BYTES, 0));
 	app_result("register no bytes", cuMemHostRegister_v2(heap, 0, 0));
 	app_result("register pinned memory", cuMemHostRegister_v2(host, BYTES, 0));
-	app_result("a part of pinned memory", cuMemHostRegister_v2(host + 4096, 4096, 0));
+	app_result("register a part of pinned memory", cuMemHostRegister_v2(host + 4096, 4096, 0));
 	app_result("unregister pinned memory", cuMemHostUnregister(host));
 	app_result("free pinned memory", cuMemFreeHost(host));
 	app_result("unregister it when free", cuMemHostUnregister(host));
@@ -154,7 +154,7 @@ static void managed(void)
 		app_result("free as pinned", cuMemFreeHost((void *)(uintptr_t)ptr));
 		app_result("free inside", cuMemFree_v2(ptr + 64));
 		app_result("free", cuMemFree_v2(ptr));
-		app_result("again", cuMemFree_v2(ptr));
+		app_result("free again", cuMemFree_v2(ptr));
 	}
 	printf("ids repeated: %u\n", repeated);
 }

@@ -142,7 +142,7 @@ static void nothing_current(void)
 	app_result("async alloc", cuMemAllocAsync(&other, MIB, NULL));
 	app_result("outputs unchanged", other == 0x5a5a && pitch == 7);
 	app_result("pinned alloc", cuMemHostAlloc(&other_host, MIB, 0));
-	app_result("pinned alloc, the old way", cuMemAllocHost_v2(&other_host, MIB));
+	app_result("pinned alloc by cuMemAllocHost", cuMemAllocHost_v2(&other_host, MIB));
 	app_result("memory info", cuMemGetInfo_v2(&available, &total));
 	app_result("outputs unchanged", available == 7 && total == 7);
 	app_result("free", cuMemFree_v2(ptr));

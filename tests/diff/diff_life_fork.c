@@ -95,14 +95,14 @@ static CUstream kept_stream;
 
 static bool is_verbose;
 
-static unsigned n_survived;
+static unsigned n_succeeded;
 
 /* In the child of a process that uses CUDA no call may succeed. Counts the calls that do. */
 static void report(const char *what, CUresult r)
 {
 	if (is_verbose)
 		app_result(what, r);
-	n_survived += r == CUDA_SUCCESS;
+	n_succeeded += r == CUDA_SUCCESS;
 }
 
 #define REPORT(call) report(#call, call)
@@ -138,9 +138,9 @@ static _Noreturn void call_everything_in_child(void)
 	REPORT(cuDevicePrimaryCtxReset_v2(0));
 	REPORT(cuCtxCreate_v2(&ctx, 0, 0));
 	REPORT(cuCtxDestroy_v2(second));
-	n_survived += ptr != 0x5a5a;
+	n_succeeded += ptr != 0x5a5a;
 	fflush(stdout);
-	_exit((int)n_survived); /* app_process.c tests a child that calls exit() */
+	_exit((int)n_succeeded); /* app_process.c tests a child that calls exit() */
 }
 
 static void after(void)

@@ -104,7 +104,7 @@ static void retained(void)
  * Held for reading while memory is in use, and for writing while the context is created again. So a thread frees memory
  * that ended with the context before another block can get its address.
  */
-static pthread_rwlock_t coming_back = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
+static pthread_rwlock_t recreation_lock = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
 
 static void *work_through_ends(void *arg)
 {
@@ -114,7 +114,7 @@ static void *work_through_ends(void *arg)
 		CUdeviceptr ptr[3] = {0};
 		void *host = NULL;
 
-		pthread_rwlock_rdlock(&coming_back);
+		pthread_rwlock_rdlock(&recreation_lock);
 		expect_defined_result(cuCtxSetCurrent(app_ctx), "set current");
 		for (unsigned k = 0; k < LENGTH(ptr); k++)
 			expect_defined_result(
@@ -123,16 +123,16 @@ static void *work_through_ends(void *arg)
 		expect_defined_result(cuMemFreeHost(host), "pinned free");
 		for (unsigned k = 0; k < LENGTH(ptr); k++)
 			expect_defined_result(cuMemFree_v2(ptr[k]), "free");
-		pthread_rwlock_unlock(&coming_back);
+		pthread_rwlock_unlock(&recreation_lock);
 	}
 	return NULL;
 }
 
-static void come_back(void)
+static void retain_again(void)
 {
-	pthread_rwlock_wrlock(&coming_back);
+	pthread_rwlock_wrlock(&recreation_lock);
 	APP_MUST(cuDevicePrimaryCtxRetain(&app_ctx, 0));
-	pthread_rwlock_unlock(&coming_back);
+	pthread_rwlock_unlock(&recreation_lock);
 }
 
 static CUresult reset(void)
@@ -159,7 +159,7 @@ static void end_under_threads(CUresult (*end)(void))
 		pthread_create(&threads[i], NULL, work_through_ends, (void *)i);
 	for (unsigned i = 0; i < 60; i++) {
 		EXPECT_OK(end());
-		come_back();
+		retain_again();
 	}
 	for (unsigned i = 0; i < N_THREADS; i++)
 		pthread_join(threads[i], NULL);
@@ -189,13 +189,13 @@ static void *work_in_shared(void *arg)
 	while (!is_over) {
 		CUdeviceptr ptr = 0;
 
-		pthread_rwlock_rdlock(&coming_back);
+		pthread_rwlock_rdlock(&recreation_lock);
 		expect_defined_result(cuCtxSetCurrent(shared), "set current");
 		expect_defined_result(cuMemAlloc_v2(&ptr, sizes[app_random(&seed) % LENGTH(sizes)]), "alloc");
 		if (app_random(&seed) % 2)
 			expect_defined_result(cuCtxSetCurrent(app_ctx), "set current to the primary");
 		expect_defined_result(cuMemFree_v2(ptr), "free");
-		pthread_rwlock_unlock(&coming_back);
+		pthread_rwlock_unlock(&recreation_lock);
 	}
 	return NULL;
 }
@@ -217,10 +217,10 @@ static void destroyed_under(void)
 	for (unsigned i = 0; i < 100; i++) {
 		use_block(MIB, i);
 		EXPECT_OK(cuCtxDestroy_v2(shared));
-		pthread_rwlock_wrlock(&coming_back);
+		pthread_rwlock_wrlock(&recreation_lock);
 		APP_MUST(cuCtxCreate_v2(&ctx, 0, 0));
 		shared = ctx;
-		pthread_rwlock_unlock(&coming_back);
+		pthread_rwlock_unlock(&recreation_lock);
 	}
 	is_over = true;
 	for (unsigned i = 0; i < N_THREADS; i++)
@@ -233,11 +233,11 @@ static void destroyed_under(void)
 }
 
 /* Threads end and leave blocks in use, cached blocks and pending blocks behind. */
-static CUdeviceptr left[N_THREADS][LENGTH(sizes)];
+static CUdeviceptr left_blocks[N_THREADS][LENGTH(sizes)];
 
-static void *leave(void *arg)
+static void *leave_blocks(void *arg)
 {
-	unsigned me = (unsigned)(uintptr_t)arg;
+	unsigned own_index = (unsigned)(uintptr_t)arg;
 	CUstream stream;
 
 	EXPECT_OK(cuCtxSetCurrent(app_ctx));
@@ -245,11 +245,11 @@ static void *leave(void *arg)
 	for (size_t i = 0; i < LENGTH(sizes); i++) {
 		CUdeviceptr freed = 0;
 
-		EXPECT_OK(cuMemAlloc_v2(&left[me][i], sizes[i]));
+		EXPECT_OK(cuMemAlloc_v2(&left_blocks[own_index][i], sizes[i]));
 		EXPECT_OK(cuMemAlloc_v2(&freed, sizes[i]));
-		EXPECT_OK(cuMemsetD32Async(freed, me, 64, stream));
+		EXPECT_OK(cuMemsetD32Async(freed, own_index, 64, stream));
 		EXPECT_OK(cuMemFree_v2(freed));
-		EXPECT_OK(cuMemsetD32Async(left[me][i], me, 16, stream));
+		EXPECT_OK(cuMemsetD32Async(left_blocks[own_index][i], own_index, 16, stream));
 	}
 	return NULL;
 }
@@ -260,15 +260,15 @@ static void ended_threads(void)
 
 	app_start();
 	for (unsigned round = 0; round < 10; round++) {
-		run(leave);
+		run(leave_blocks);
 		APP_MUST(cuCtxSynchronize());
 		for (unsigned i = 0; i < N_THREADS; i++) {
 			for (size_t k = 0; k < LENGTH(sizes); k++) {
 				uint32_t word = 99;
 
-				EXPECT_OK(cuMemcpyDtoH_v2(&word, left[i][k], sizeof(word)));
+				EXPECT_OK(cuMemcpyDtoH_v2(&word, left_blocks[i][k], sizeof(word)));
 				wrong += word != i;
-				EXPECT_OK(cuMemFree_v2(left[i][k]));
+				EXPECT_OK(cuMemFree_v2(left_blocks[i][k]));
 			}
 		}
 	}
@@ -276,7 +276,7 @@ static void ended_threads(void)
 	app_result("bad", (int)n_bad);
 }
 
-static pthread_barrier_t meeting;
+static pthread_barrier_t barrier;
 
 static void report_calls_in_ended_context(CUdeviceptr kept, CUdeviceptr of_primary)
 {
@@ -296,7 +296,7 @@ static void report_calls_in_ended_context(CUdeviceptr kept, CUdeviceptr of_prima
 	app_result("device", cuCtxGetDevice(&device));
 }
 
-static void *work_in_doomed(void *arg)
+static void *work_until_context_ends(void *arg)
 {
 	CUdeviceptr *of_primary = arg, ptr = 0, freed = 0;
 
@@ -304,8 +304,8 @@ static void *work_in_doomed(void *arg)
 	EXPECT_OK(cuMemAlloc_v2(&ptr, MIB));
 	EXPECT_OK(cuMemAlloc_v2(&freed, 300));
 	EXPECT_OK(cuMemFree_v2(freed));
-	pthread_barrier_wait(&meeting);
-	pthread_barrier_wait(&meeting);
+	pthread_barrier_wait(&barrier);
+	pthread_barrier_wait(&barrier);
 	report_calls_in_ended_context(ptr, *of_primary);
 	return NULL;
 }
@@ -321,11 +321,11 @@ static void ended_elsewhere(void)
 	ptr = app_alloc(MIB);
 	APP_MUST(cuCtxCreate_v2(&ctx, 0, 0));
 	shared = ctx;
-	pthread_barrier_init(&meeting, NULL, 2);
-	pthread_create(&thread, NULL, work_in_doomed, &ptr);
-	pthread_barrier_wait(&meeting);
+	pthread_barrier_init(&barrier, NULL, 2);
+	pthread_create(&thread, NULL, work_until_context_ends, &ptr);
+	pthread_barrier_wait(&barrier);
 	app_result("destroy", cuCtxDestroy_v2(ctx));
-	pthread_barrier_wait(&meeting);
+	pthread_barrier_wait(&barrier);
 	pthread_join(thread, NULL);
 	APP_MUST(cuCtxSetCurrent(app_ctx));
 	app_result("free of the primary's in the primary", cuMemFree_v2(ptr));

@@ -162,7 +162,7 @@ static void export_table(void)
 	}
 }
 
-static void odd(void)
+static void null_arguments(void)
 {
 	get_proc_fn get_proc = open_driver();
 	void *found = NULL;
@@ -180,20 +180,20 @@ static void use(void)
 		(CUresult(*)(CUcontext *, CUdevice))dlsym(driver, "cuDevicePrimaryCtxRetain");
 	CUresult (*set)(CUcontext) = (CUresult(*)(CUcontext))dlsym(driver, "cuCtxSetCurrent");
 	CUresult (*alloc)(CUdeviceptr *, size_t) = (CUresult(*)(CUdeviceptr *, size_t))dlsym(driver, "cuMemAlloc_v2");
-	CUresult (*free_it)(CUdeviceptr);
+	CUresult (*free_block)(CUdeviceptr);
 	CUdeviceptr ptr = 0;
 	void *found = NULL;
 	CUcontext ctx;
 
 	APP_MUST(get_proc("cuMemFree", &found, 3020, 0, NULL));
-	free_it = (CUresult(*)(CUdeviceptr))found;
+	free_block = (CUresult(*)(CUdeviceptr))found;
 	APP_MUST(init(0));
 	APP_MUST(retain(&ctx, 0));
 	APP_MUST(set(ctx));
 	for (unsigned i = 0; i < 4; i++) {
 		app_result("malloc", alloc(&ptr, MIB));
-		app_result("free", free_it(ptr));
-		app_result("free again", free_it(ptr));
+		app_result("free", free_block(ptr));
+		app_result("free again", free_block(ptr));
 	}
 }
 
@@ -227,6 +227,6 @@ const struct app_scenario app_scenarios[] = {
 	{"default-scope", default_scope},
 	{"use", use},
 	{"environment", environment},
-	{"odd", odd},
+	{"null-arguments", null_arguments},
 	{0},
 };

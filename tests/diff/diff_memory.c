@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Device memory: outputs after odd arguments, alignment, pitches, and the contents of blocks. */
+/* Device memory: outputs after unusual arguments, alignment, pitches, and the contents of blocks. */
 
 #include "tests/preload/app_driver.h"
 #include "tests/sim/abi.h"
@@ -34,7 +34,7 @@ static void report(const char *call, int result)
 
 #define REPORT(call) report(#call, call)
 
-static void odd_device(void)
+static void unusual_device(void)
 {
 	app_start();
 	report("", 0);
@@ -61,7 +61,7 @@ static void odd_device(void)
 	REPORT(cuMemGetInfo_v2(NULL, NULL));
 }
 
-static void odd_host(void)
+static void unusual_host(void)
 {
 	app_start();
 	report("", 0);
@@ -146,7 +146,7 @@ static void overlap(void)
 {
 	enum { STEPS = 20000, SLOTS = 400 };
 	static struct slot slots[SLOTS];
-	unsigned seed = 7, overlaps = 0, allocs = 0, crooked = 0;
+	unsigned seed = 7, overlaps = 0, allocs = 0, misaligned = 0;
 
 	app_start();
 	for (unsigned i = 0; i < STEPS; i++) {
@@ -161,13 +161,13 @@ static void overlap(void)
 		slot->bytes = 1 + (app_random(&seed) | app_random(&seed) << 8) % ((size_t)1 << bits);
 		slot->ptr = app_alloc(slot->bytes);
 		overlaps += count_overlaps(slots, SLOTS, slot);
-		crooked += slot->ptr % 256 != 0;
+		misaligned += slot->ptr % 256 != 0;
 		allocs++;
 	}
 	for (size_t i = 0; i < SLOTS; i++)
 		if (slots[i].ptr)
 			APP_MUST(cuMemFree_v2(slots[i].ptr));
-	printf("%u allocations: %u overlaps, %u not aligned\n", allocs, overlaps, crooked);
+	printf("%u allocations: %u overlaps, %u not aligned\n", allocs, overlaps, misaligned);
 }
 
 /* The contents of a new block after memory of the same size was freed. */
@@ -275,8 +275,8 @@ static void pitches(void)
 }
 
 const struct app_scenario app_scenarios[] = {
-	{"odd-device", odd_device, APP_TOGETHER},
-	{"odd-host", odd_host, APP_TOGETHER},
+	{"unusual-device", unusual_device, APP_TOGETHER},
+	{"unusual-host", unusual_host, APP_TOGETHER},
 	{"huge", huge, APP_TOGETHER},
 	{"alignment", alignment, APP_TOGETHER},
 	{"overlap", overlap, APP_TOGETHER},

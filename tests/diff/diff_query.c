@@ -211,11 +211,11 @@ static void sync_memops(void)
 		size_t n = bytes[i % LENGTH(bytes)];
 		CUdeviceptr ptr = app_alloc(n);
 
-		printf("%zu, a new block's: %llu\n", n,
+		printf("%zu, of a new block: %llu\n", n,
 			(unsigned long long)attribute(CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, ptr, &r));
 		printf("%zu, set: %d\n", n,
 			cuPointerSetAttribute(&(unsigned){1}, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, ptr));
-		printf("%zu, then: %llu\n", n,
+		printf("%zu, after the set: %llu\n", n,
 			(unsigned long long)attribute(CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, ptr, &r));
 		APP_MUST(cuMemFree_v2(ptr));
 		APP_MUST(cuCtxSynchronize());

@@ -20,7 +20,7 @@ static void report(const char *what, cudaError_t error)
 	printf("%s: %d, last error %d %d\n", what, error, peeked, cudaGetLastError());
 }
 
-static void *take(size_t bytes)
+static void *alloc(size_t bytes)
 {
 	void *ptr = NULL;
 
@@ -86,7 +86,7 @@ static void too_big(void)
 	/* A call that succeeds does not clear the last error. */
 	p = NULL;
 	printf("fails: %d\n", cudaMalloc(&p, SIZE_MAX / 2));
-	p = take(MIB);
+	p = alloc(MIB);
 	report("free after that", cudaFree(p));
 	app_result("no last error remains", cudaGetLastError());
 }
@@ -98,13 +98,13 @@ static void wrong_frees(void)
 	int local = 0;
 
 	for (size_t i = 0; i < LENGTH(sizes); i++) {
-		char *p = take(sizes[i]);
+		char *p = alloc(sizes[i]);
 
 		report("inside", cudaFree(p + 256));
 		report("as pinned", cudaFreeHost(p));
 		report("free", cudaFree(p));
-		report("again", cudaFree(p));
-		report("async, again", cudaFreeAsync(p + 64, NULL));
+		report("free again", cudaFree(p));
+		report("async free inside", cudaFreeAsync(p + 64, NULL));
 	}
 	APP_MUST(cudaMallocHost(&host, MIB));
 	report("stack", cudaFree(&local));
@@ -113,7 +113,7 @@ static void wrong_frees(void)
 	report("pinned", cudaFree(host));
 	report("pinned inside", cudaFreeHost((char *)host + 64));
 	report("pinned with cudaFreeHost", cudaFreeHost(host));
-	report("pinned, again", cudaFreeHost(host));
+	report("pinned with cudaFreeHost again", cudaFreeHost(host));
 	report("heap as pinned", cudaFreeHost(heap));
 	free(heap);
 }
@@ -127,11 +127,11 @@ static void mixed_frees(void)
 	for (size_t i = 0; i < 3 * LENGTH(streams); i++) {
 		cudaStream_t stream = streams[i % LENGTH(streams)];
 
-		p = take(MIB);
+		p = alloc(MIB);
 		APP_MUST(cudaMemsetAsync(p, (int)i, MIB, stream));
 		report("cudaFreeAsync of cudaMalloc", cudaFreeAsync(p, stream));
 		APP_MUST(cudaDeviceSynchronize());
-		report("then cudaFree", cudaFree(p));
+		report("cudaFree after cudaFreeAsync", cudaFree(p));
 		APP_MUST(cudaMallocAsync(&p, MIB, stream));
 		APP_MUST(cudaMemsetAsync(p, (int)i, MIB, stream));
 		APP_MUST(cudaStreamSynchronize(stream));
@@ -177,7 +177,7 @@ static void report_attributes(const char *name, const void *p)
 static void attributes(void)
 {
 	for (unsigned life = 0; life < 2; life++) {
-		char *p = take(8 * MIB), *small = take(512), *h;
+		char *p = alloc(8 * MIB), *small = alloc(512), *h;
 
 		APP_MUST(cudaMallocHost((void **)&h, MIB));
 		report_attributes("block", p);
@@ -218,10 +218,10 @@ static void registering(void)
 	memset(heap, 1, MIB);
 	APP_MUST(cudaMallocHost((void **)&h, MIB));
 	report("register", cudaHostRegister(heap, MIB, 0));
-	report("again", cudaHostRegister(heap, MIB, 0));
+	report("register again", cudaHostRegister(heap, MIB, 0));
 	report("free as pinned", cudaFreeHost(heap));
 	report("unregister", cudaHostUnregister(heap));
-	report("again", cudaHostUnregister(heap));
+	report("unregister again", cudaHostUnregister(heap));
 	report("register pinned memory", cudaHostRegister(h, MIB, 0));
 	report("unregister it", cudaHostUnregister(h));
 	report("free", cudaFreeHost(h));
@@ -235,7 +235,7 @@ static void copies(void)
 	for (size_t i = 0; i < LENGTH(sizes); i++) {
 		size_t bytes = sizes[i];
 		unsigned char *in = malloc(bytes), *out = calloc(1, bytes);
-		void *p = take(bytes), *q = take(bytes);
+		void *p = alloc(bytes), *q = alloc(bytes);
 
 		for (size_t k = 0; k < bytes; k++)
 			in[k] = (unsigned char)(k * 31 + 7);
@@ -261,12 +261,12 @@ static void loop(void)
 
 	APP_MUST(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
 	for (unsigned i = 0; i < ROUNDS; i++) {
-		void *p = take(64 * KIB + i % 7 * 4096), *q;
+		void *p = alloc(64 * KIB + i % 7 * 4096), *q;
 
 		APP_MUST(cudaMallocHost((void **)&host, 64 * KIB));
 		APP_MUST(cudaMemsetAsync(p, (int)i, 64 * KIB, stream));
 		APP_MUST(cudaFree(p));
-		q = take(64 * KIB);
+		q = alloc(64 * KIB);
 		APP_MUST(cudaMemsetAsync(q, (int)~i, 64 * KIB, stream));
 		APP_MUST(cudaMemcpyAsync(host, q, 64 * KIB, cudaMemcpyDeviceToHost, stream));
 		if (i % 16 == 0) {
@@ -291,7 +291,7 @@ static void left(void)
 	for (unsigned i = 0; i < ROUNDS; i++) {
 		if (i == ROUNDS / 2)
 			app_result("wrong free", cudaFree(&p));
-		p = take(4096 + i % 3 * 64 * KIB);
+		p = alloc(4096 + i % 3 * 64 * KIB);
 		APP_MUST(cudaMallocHost(&host, 4096));
 		APP_MUST(cudaFreeHost(host));
 		APP_MUST(cudaFree(p));
@@ -303,7 +303,7 @@ static void left(void)
 
 static void *in_thread(void *unused)
 {
-	void *p = take(MIB);
+	void *p = alloc(MIB);
 
 	report("in another thread, wrong free", cudaFree((char *)p + 8));
 	app_result("in another thread, last error", cudaPeekAtLastError());
@@ -327,22 +327,22 @@ static void threads(void)
 static void reset(void)
 {
 	for (unsigned i = 0; i < 3; i++) {
-		void *small = take(512), *large = take(64 * MIB), *h, *p;
+		void *small = alloc(512), *large = alloc(64 * MIB), *h, *p;
 		int word = 5, back = 0;
 
 		APP_MUST(cudaMallocHost(&h, MIB));
-		APP_MUST(cudaFree(take(32 * MIB)));
+		APP_MUST(cudaFree(alloc(32 * MIB)));
 		report("reset", cudaDeviceReset());
 		/* Use the old address before new allocations, which may get the same address. */
 		report("free of an old small block", cudaFree(small));
 		report("free of an old large block", cudaFree(large));
 		report("host free of an old block", cudaFreeHost(h));
-		p = take(MIB);
+		p = alloc(MIB);
 		APP_MUST(cudaMemcpy(p, &word, sizeof(word), cudaMemcpyHostToDevice));
 		APP_MUST(cudaMemcpy(&back, p, sizeof(back), cudaMemcpyDeviceToHost));
 		printf("works again: %d\n", back == word);
 		report("free of a new block", cudaFree(p));
-		report("free of a new large block", cudaFree(take(256 * MIB)));
+		report("free of a new large block", cudaFree(alloc(256 * MIB)));
 	}
 }
 
@@ -350,7 +350,7 @@ static void reset(void)
 static void forked(void)
 {
 	int status = -1;
-	void *p = take(MIB);
+	void *p = alloc(MIB);
 	pid_t child;
 
 	fflush(stdout);
@@ -364,8 +364,8 @@ static void forked(void)
 	}
 	waitpid(child, &status, 0);
 	printf("the child ended: %d %d\n", WIFEXITED(status), WEXITSTATUS(status));
-	report("the parent goes on", cudaFree(p));
-	report("the parent allocates and frees", cudaFree(take(MIB)));
+	report("free in the parent", cudaFree(p));
+	report("the parent allocates and frees", cudaFree(alloc(MIB)));
 }
 
 static void *kept;
@@ -381,12 +381,12 @@ static void at_exit_before(void)
 {
 	if (atexit(free_at_exit))
 		exit(71);
-	kept = take(MIB);
+	kept = alloc(MIB);
 }
 
 static void at_exit_after(void)
 {
-	kept = take(MIB);
+	kept = alloc(MIB);
 	if (atexit(free_at_exit))
 		exit(71);
 }

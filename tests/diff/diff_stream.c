@@ -247,9 +247,9 @@ static void freed_async(void)
 	stream = app_stream();
 	ptr = app_alloc(MIB);
 	app_result("cuMemFreeAsync", cuMemFreeAsync(ptr, stream));
-	app_result("then cuMemFree", cuMemFree_v2(ptr));
+	app_result("cuMemFree after cuMemFreeAsync", cuMemFree_v2(ptr));
 	APP_MUST(cuStreamSynchronize(stream));
-	app_result("and after a wait", cuMemFree_v2(ptr));
+	app_result("cuMemFree after a wait", cuMemFree_v2(ptr));
 	app_result("cuMemFreeAsync of NULL", cuMemFreeAsync(0, stream));
 	app_result("cuMemFreeAsync of the stack", cuMemFreeAsync(address(&ptr), stream));
 	ptr = app_alloc(MIB);
@@ -258,8 +258,8 @@ static void freed_async(void)
 	ptr = app_alloc(MIB);
 	APP_MUST(cuMemFreeAsync(ptr, stream));
 	APP_MUST(cuStreamDestroy_v2(stream));
-	app_result("after the stream was destroyed", cuCtxSynchronize());
-	app_result("free once more", cuMemFree_v2(ptr));
+	app_result("synchronise after the end of the stream", cuCtxSynchronize());
+	app_result("cuMemFree after the end of the stream", cuMemFree_v2(ptr));
 }
 
 /* Default streams belong to the current context: without a context, nothing is freed. */

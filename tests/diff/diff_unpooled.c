@@ -10,13 +10,13 @@
 #include "tests/preload/app_driver.h"
 #include "tests/sim/abi.h"
 
-enum { PIECES = 24, MANAGED_GLOBAL = 1, FLOAT = 0x20 };
+enum { N_BLOCKS = 24, MANAGED_GLOBAL = 1, FLOAT = 0x20 };
 
 static CUstream stream;
-static CUmemoryPool made_pool;
+static CUmemoryPool created_pool;
 
 /* An allocation of any kind. */
-struct piece {
+struct allocation {
 	CUdeviceptr ptr;
 	CUarray array;
 	CUmipmappedArray mipmapped;
@@ -27,22 +27,22 @@ struct piece {
 static const CUmemAllocationProp on_device = {
 	.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
 
-static CUresult alloc_device(struct piece *p, size_t bytes)
+static CUresult alloc_device(struct allocation *p, size_t bytes)
 {
 	return cuMemAlloc_v2(&p->ptr, bytes);
 }
 
-static CUresult alloc_managed(struct piece *p, size_t bytes)
+static CUresult alloc_managed(struct allocation *p, size_t bytes)
 {
 	return cuMemAllocManaged(&p->ptr, bytes, MANAGED_GLOBAL);
 }
 
-static CUresult alloc_async(struct piece *p, size_t bytes)
+static CUresult alloc_async(struct allocation *p, size_t bytes)
 {
 	return cuMemAllocAsync(&p->ptr, bytes, stream);
 }
 
-static CUresult alloc_async_own(struct piece *p, size_t bytes)
+static CUresult alloc_async_own(struct allocation *p, size_t bytes)
 {
 	CUresult r = cuMemAllocAsync_ptsz(&p->ptr, bytes, NULL);
 
@@ -50,7 +50,7 @@ static CUresult alloc_async_own(struct piece *p, size_t bytes)
 	return r;
 }
 
-static CUresult alloc_default_pool(struct piece *p, size_t bytes)
+static CUresult alloc_default_pool(struct allocation *p, size_t bytes)
 {
 	CUmemoryPool pool;
 
@@ -58,13 +58,13 @@ static CUresult alloc_default_pool(struct piece *p, size_t bytes)
 	return cuMemAllocFromPoolAsync(&p->ptr, bytes, pool, stream);
 }
 
-static CUresult alloc_made_pool(struct piece *p, size_t bytes)
+static CUresult alloc_created_pool(struct allocation *p, size_t bytes)
 {
-	return cuMemAllocFromPoolAsync(&p->ptr, bytes, made_pool, stream);
+	return cuMemAllocFromPoolAsync(&p->ptr, bytes, created_pool, stream);
 }
 
 /* Arrays have rows of 1 MiB, slices of 4 MiB or layers of 32 MiB, so that no dimension exceeds the driver's limits. */
-static CUresult alloc_array(struct piece *p, size_t bytes)
+static CUresult alloc_array(struct allocation *p, size_t bytes)
 {
 	CUDA_ARRAY_DESCRIPTOR shape = {.Width = 64 * KIB, .Height = bytes / MIB, .Format = FLOAT, .NumChannels = 4};
 
@@ -77,7 +77,7 @@ static CUDA_ARRAY3D_DESCRIPTOR shape_3d(size_t bytes)
 		.Width = 4096, .Height = 64, .Depth = bytes / (4 * MIB), .Format = FLOAT, .NumChannels = 4};
 }
 
-static CUresult alloc_array_3d(struct piece *p, size_t bytes)
+static CUresult alloc_array_3d(struct allocation *p, size_t bytes)
 {
 	CUDA_ARRAY3D_DESCRIPTOR shape = shape_3d(bytes);
 
@@ -85,7 +85,7 @@ static CUresult alloc_array_3d(struct piece *p, size_t bytes)
 }
 
 /* All levels together take a third more than the first. */
-static CUresult alloc_mipmapped(struct piece *p, size_t bytes)
+static CUresult alloc_mipmapped(struct allocation *p, size_t bytes)
 {
 	CUDA_ARRAY3D_DESCRIPTOR shape = {.Width = 4096,
 		.Height = 512,
@@ -97,13 +97,13 @@ static CUresult alloc_mipmapped(struct piece *p, size_t bytes)
 	return cuMipmappedArrayCreate(&p->mipmapped, &shape, 8);
 }
 
-static CUresult alloc_physical(struct piece *p, size_t bytes)
+static CUresult alloc_physical(struct allocation *p, size_t bytes)
 {
 	return cuMemCreate(&p->handle, bytes, &on_device, 0);
 }
 
 /* The handle is released at once: only the mapping keeps the memory. */
-static CUresult alloc_mapped(struct piece *p, size_t bytes)
+static CUresult alloc_mapped(struct allocation *p, size_t bytes)
 {
 	CUresult r = cuMemCreate(&p->handle, bytes, &on_device, 0);
 
@@ -116,32 +116,32 @@ static CUresult alloc_mapped(struct piece *p, size_t bytes)
 	return CUDA_SUCCESS;
 }
 
-static CUresult free_pointer(struct piece *p)
+static CUresult free_pointer(struct allocation *p)
 {
 	return cuMemFree_v2(p->ptr);
 }
 
-static CUresult free_async(struct piece *p)
+static CUresult free_async(struct allocation *p)
 {
 	return cuMemFreeAsync(p->ptr, stream);
 }
 
-static CUresult free_array(struct piece *p)
+static CUresult free_array(struct allocation *p)
 {
 	return cuArrayDestroy(p->array);
 }
 
-static CUresult free_mipmapped(struct piece *p)
+static CUresult free_mipmapped(struct allocation *p)
 {
 	return cuMipmappedArrayDestroy(p->mipmapped);
 }
 
-static CUresult free_physical(struct piece *p)
+static CUresult free_physical(struct allocation *p)
 {
 	return cuMemRelease(p->handle);
 }
 
-static CUresult free_mapped(struct piece *p)
+static CUresult free_mapped(struct allocation *p)
 {
 	CUresult r = cuMemUnmap(p->ptr, p->mapped_bytes);
 
@@ -151,8 +151,8 @@ static CUresult free_mapped(struct piece *p)
 
 static const struct kind {
 	const char *name;
-	CUresult (*alloc)(struct piece *p, size_t bytes);
-	CUresult (*free)(struct piece *p);
+	CUresult (*alloc)(struct allocation *p, size_t bytes);
+	CUresult (*free)(struct allocation *p);
 } kinds[] = {
 	{"device", alloc_device, free_pointer},
 	{"managed", alloc_managed, free_pointer},
@@ -160,7 +160,7 @@ static const struct kind {
 	{"async by cuMemFree", alloc_async, free_pointer},
 	{"async on the thread's own stream", alloc_async_own, free_async},
 	{"default pool", alloc_default_pool, free_async},
-	{"made pool", alloc_made_pool, free_async},
+	{"created pool", alloc_created_pool, free_async},
 	{"array", alloc_array, free_array},
 	{"3D array", alloc_array_3d, free_array},
 	{"mipmapped array", alloc_mipmapped, free_mipmapped},
@@ -175,13 +175,13 @@ static void start(void)
 
 	app_start();
 	stream = app_stream();
-	APP_MUST(cuMemPoolCreate(&made_pool, &properties));
+	APP_MUST(cuMemPoolCreate(&created_pool, &properties));
 }
 
 /* The driver's pools release freed memory when the program synchronizes. */
-static CUresult give_back(const struct kind *kind, struct piece *piece)
+static CUresult free_and_synchronize(const struct kind *kind, struct allocation *allocation)
 {
-	CUresult r = kind->free(piece);
+	CUresult r = kind->free(allocation);
 
 	APP_MUST(cuCtxSynchronize());
 	return r;
@@ -209,11 +209,11 @@ static size_t share(size_t bytes, unsigned percent)
 /* Fills the memory with cached blocks, so that no allocation of another kind fits beside them. */
 static void fill_and_empty(size_t bytes)
 {
-	CUdeviceptr ptr[PIECES];
+	CUdeviceptr ptr[N_BLOCKS];
 
-	for (unsigned i = 0; i < PIECES; i++)
-		ptr[i] = app_alloc(bytes / PIECES / MIB * MIB);
-	for (unsigned i = 0; i < PIECES; i++)
+	for (unsigned i = 0; i < N_BLOCKS; i++)
+		ptr[i] = app_alloc(bytes / N_BLOCKS / MIB * MIB);
+	for (unsigned i = 0; i < N_BLOCKS; i++)
 		APP_MUST(cuMemFree_v2(ptr[i]));
 }
 
@@ -226,12 +226,12 @@ static void behind_a_cache(void)
 	all = device_bytes();
 	for (unsigned i = 0; i < LENGTH(kinds); i++) {
 		const struct kind *kind = &kinds[i];
-		struct piece piece = {0};
+		struct allocation allocation = {0};
 
 		fill_and_empty(all / 100 * 70);
 		/* Half of it: the driver pads arrays. */
-		report(kind, "half of the device", kind->alloc(&piece, share(all, 50)));
-		report(kind, "free", give_back(kind, &piece));
+		report(kind, "half of the device", kind->alloc(&allocation, share(all, 50)));
+		report(kind, "free", free_and_synchronize(kind, &allocation));
 	}
 	app_result("end", cuCtxSynchronize());
 }
@@ -248,12 +248,12 @@ static void all_of_it(void)
 	all = device_bytes();
 	for (unsigned i = 0; i < LENGTH(kinds); i++) {
 		const struct kind *kind = &kinds[i];
-		struct piece pieces[3] = {{0}};
+		struct allocation allocations[3] = {{0}};
 
 		if (kind->alloc == alloc_managed)
 			continue;
-		report(kind, "first half", kind->alloc(&pieces[0], share(all, 45)));
-		report(kind, "second half", kind->alloc(&pieces[1], share(all, 45)));
+		report(kind, "first half", kind->alloc(&allocations[0], share(all, 45)));
+		report(kind, "second half", kind->alloc(&allocations[1], share(all, 45)));
 		for (unsigned k = 0; k < LENGTH(kinds); k++) {
 			char what[64];
 			CUresult r;
@@ -261,15 +261,15 @@ static void all_of_it(void)
 			if (kinds[k].alloc == alloc_managed)
 				continue;
 			snprintf(what, sizeof(what), "and then %s", kinds[k].name);
-			r = kinds[k].alloc(&pieces[2], share(all, 20));
+			r = kinds[k].alloc(&allocations[2], share(all, 20));
 			report(kind, what, r);
 			if (!r)
-				(void)give_back(&kinds[k], &pieces[2]);
+				(void)free_and_synchronize(&kinds[k], &allocations[2]);
 		}
-		report(kind, "free the first", give_back(kind, &pieces[0]));
-		report(kind, "another half", kind->alloc(&pieces[0], share(all, 45)));
-		report(kind, "free", give_back(kind, &pieces[0]));
-		report(kind, "free the second", give_back(kind, &pieces[1]));
+		report(kind, "free the first", free_and_synchronize(kind, &allocations[0]));
+		report(kind, "another half", kind->alloc(&allocations[0], share(all, 45)));
+		report(kind, "free", free_and_synchronize(kind, &allocations[0]));
+		report(kind, "free the second", free_and_synchronize(kind, &allocations[1]));
 	}
 	app_result("end", cuCtxSynchronize());
 }
@@ -329,17 +329,17 @@ static void references(void)
 	app_fact("imported handle is the same", imported == handle);
 	app_result("retain", cuMemRetainAllocationHandle(&retained, (void *)(uintptr_t)(at + MIB)));
 	app_fact("retained handle is the same", retained == handle);
-	app_result("more", cuMemCreate(&more, bytes, &on_device, 0));
+	app_result("one more", cuMemCreate(&more, bytes, &on_device, 0));
 	app_result("release", cuMemRelease(handle));
 	app_result("release of the retained handle", cuMemRelease(retained));
 	app_result("release of the imported handle", cuMemRelease(imported));
-	app_result("more", cuMemCreate(&more, bytes, &on_device, 0));
+	app_result("one more", cuMemCreate(&more, bytes, &on_device, 0));
 	app_result("unmap of one mapping", cuMemUnmap(at, bytes));
-	app_result("more", cuMemCreate(&more, bytes, &on_device, 0));
+	app_result("one more", cuMemCreate(&more, bytes, &on_device, 0));
 	app_result("unmap a part", cuMemUnmap(at + bytes, bytes / 2));
 	app_result("unmap the other", cuMemUnmap(at + bytes, bytes));
 	/* The file descriptor is a reference, too. */
-	app_fact("more behind the descriptor", (uint64_t)cuMemCreate(&more, bytes, &on_device, 0));
+	app_fact("one more beside the descriptor", (uint64_t)cuMemCreate(&more, bytes, &on_device, 0));
 	if (more)
 		APP_MUST(cuMemRelease(more));
 	app_result("free the addresses", cuMemAddressFree(at, 2 * bytes));
@@ -361,9 +361,9 @@ static void mappings(void)
 		APP_MUST(cuMemMap(at + i * part, part, 0, handles[i], 0));
 		APP_MUST(cuMemRelease(handles[i]));
 	}
-	app_result("more", cuMemCreate(&more, 2 * part, &on_device, 0));
+	app_result("one more", cuMemCreate(&more, 2 * part, &on_device, 0));
 	app_result("unmap two", cuMemUnmap(at + part, 2 * part));
-	app_result("more", cuMemCreate(&more, 2 * part, &on_device, 0));
+	app_result("one more", cuMemCreate(&more, 2 * part, &on_device, 0));
 	app_result("unmap of one mapping", cuMemUnmap(at, part));
 	app_result("unmap the last", cuMemUnmap(at + 3 * part, part));
 	APP_MUST(cuMemRelease(more));
@@ -418,21 +418,21 @@ static void pools(void)
 
 	start();
 	all = device_bytes();
-	APP_MUST(cuMemPoolSetAttribute(made_pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep));
-	app_result("from the pool", cuMemAllocFromPoolAsync(&ptr, share(all, 60), made_pool, stream));
+	APP_MUST(cuMemPoolSetAttribute(created_pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep));
+	app_result("from the pool", cuMemAllocFromPoolAsync(&ptr, share(all, 60), created_pool, stream));
 	app_result("free", cuMemFreeAsync(ptr, stream));
 	APP_MUST(cuStreamSynchronize(stream));
 	/* The driver may or may not take the memory from the pool, so this is only a fact. */
-	app_fact("as much, by cuMemAlloc", (uint64_t)cuMemAlloc_v2(&ptr, share(all, 60)));
-	app_result("trim", cuMemPoolTrimTo(made_pool, 0));
+	app_fact("as much by cuMemAlloc", (uint64_t)cuMemAlloc_v2(&ptr, share(all, 60)));
+	app_result("trim", cuMemPoolTrimTo(created_pool, 0));
 	if (ptr)
 		(void)cuMemFree_v2(ptr);
-	app_result("from the pool", cuMemAllocFromPoolAsync(&used, share(all, 60), made_pool, stream));
-	app_result("destroy the pool", cuMemPoolDestroy(made_pool));
-	app_result("as much", cuMemAlloc_v2(&ptr, share(all, 60)));
+	app_result("from the pool", cuMemAllocFromPoolAsync(&used, share(all, 60), created_pool, stream));
+	app_result("destroy the pool", cuMemPoolDestroy(created_pool));
+	app_result("as much by cuMemAlloc", cuMemAlloc_v2(&ptr, share(all, 60)));
 	app_result("free the used memory", cuMemFreeAsync(used, stream));
 	app_result("synchronize", cuCtxSynchronize());
-	app_result("as much", cuMemAlloc_v2(&ptr, share(all, 60)));
+	app_result("as much by cuMemAlloc", cuMemAlloc_v2(&ptr, share(all, 60)));
 	app_result("free", cuMemFree_v2(ptr));
 }
 
@@ -450,12 +450,12 @@ static void contexts(void)
 	start();
 	all = device_bytes();
 	for (unsigned i = 0; i < 2 * n; i++) {
-		struct piece piece = {0};
+		struct allocation allocation = {0};
 
 		APP_MUST(cuCtxCreate_v2(&ctx, 0, 0));
 		for (unsigned k = 0; k < LENGTH(kinds); k++)
 			if (strcmp(kinds[k].name, which[i / 2]) == 0)
-				report(&kinds[k], "in a context", kinds[k].alloc(&piece, share(all, 60)));
+				report(&kinds[k], "in a context", kinds[k].alloc(&allocation, share(all, 60)));
 		app_result("destroy", cuCtxDestroy_v2(ctx));
 	}
 	app_result("most of the device", cuMemAllocManaged(&(CUdeviceptr){0}, share(all, 60), MANAGED_GLOBAL));
@@ -464,32 +464,32 @@ static void contexts(void)
 /* The driver's pools belong to the device. The effect of a reset on their memory is only reported as a fact. */
 static void reset(void)
 {
-	struct piece piece = {0};
+	struct allocation allocation = {0};
 	size_t all;
 
 	start();
 	all = device_bytes();
-	app_result("async", alloc_async(&piece, share(all, 60)));
+	app_result("async", alloc_async(&allocation, share(all, 60)));
 	APP_MUST(cuStreamSynchronize(stream));
 	app_result("reset", cuDevicePrimaryCtxReset_v2(0));
 	APP_MUST(cuDevicePrimaryCtxRelease_v2(0));
 	app_start();
 	app_fact("free after a reset, per cent", (uint64_t)(device_bytes() * 100 / all));
-	app_fact("as much after a reset", (uint64_t)cuMemAlloc_v2(&piece.ptr, share(all, 60)));
+	app_fact("as much after a reset", (uint64_t)cuMemAlloc_v2(&allocation.ptr, share(all, 60)));
 	app_result("end", cuCtxSynchronize());
 }
 
-/* Allocates one piece of each kind, and frees all of them. A test may read the account at each pause. */
+/* Makes one allocation of each kind, and frees all of them. A test may read the account at each pause. */
 static void account(void)
 {
-	struct piece pieces[LENGTH(kinds)] = {{0}};
+	struct allocation allocations[LENGTH(kinds)] = {{0}};
 
 	start();
 	for (unsigned i = 1; i < LENGTH(kinds); i++)
-		report(&kinds[i], "64 MiB", kinds[i].alloc(&pieces[i], 64 * MIB));
+		report(&kinds[i], "64 MiB", kinds[i].alloc(&allocations[i], 64 * MIB));
 	app_pause("one of each");
 	for (unsigned i = 1; i < LENGTH(kinds); i++)
-		report(&kinds[i], "free", give_back(&kinds[i], &pieces[i]));
+		report(&kinds[i], "free", free_and_synchronize(&kinds[i], &allocations[i]));
 	app_pause("none");
 }
 
@@ -497,18 +497,18 @@ static void account(void)
 static void no_context(void)
 {
 	CUmemGenericAllocationHandle handle = 0;
-	struct piece piece = {0};
+	struct allocation allocation = {0};
 
 	start();
 	APP_MUST(cuCtxSetCurrent(NULL));
-	app_result("managed", alloc_managed(&piece, MIB));
-	app_result("array", alloc_array(&piece, MIB));
+	app_result("managed", alloc_managed(&allocation, MIB));
+	app_result("array", alloc_array(&allocation, MIB));
 	app_result("physical", cuMemCreate(&handle, 64 * MIB, &on_device, 0));
 	if (handle)
 		app_result("release", cuMemRelease(handle));
-	app_result("async on a stream", alloc_async(&piece, MIB));
-	if (piece.ptr)
-		app_result("free", cuMemFreeAsync(piece.ptr, stream));
+	app_result("async on a stream", alloc_async(&allocation, MIB));
+	if (allocation.ptr)
+		app_result("free", cuMemFreeAsync(allocation.ptr, stream));
 }
 
 const struct app_scenario app_scenarios[] = {

@@ -7,21 +7,21 @@
  * from outside that context. A GPU wait delays only later work of the context, and therefore not this access.
  */
 
-#include "place.h"
+#include "work_context.h"
 
 enum { FIRST_TOUCHED = 64 << 10 }; /* bytes of each block that are written */
 #define FIRST_QUICK_NS 300000ull
 #define FIRST_LONG_NS  2500000000ull /* longer than it takes a real GPU to make a context, or to open memory */
 
 struct first {
-	struct place *place; /* owner of the memory */
+	struct work_context *context; /* owner of the memory */
 	CUstream slow;
 	CUevent done;     /* recorded after the slow work */
 	unsigned n_early; /* blocks that got a new owner while the slow work still wrote to them */
 	unsigned n_reused;
 };
 
-void first_init(struct first *first, struct place *place);
+void first_init(struct first *first, struct work_context *context);
 
 /*
  * Call this before the start of a scenario with long work: it makes each query take 10 ms of the simulated GPU's time,
@@ -30,7 +30,7 @@ void first_init(struct first *first, struct place *place);
 void first_expect_long(void);
 
 /* Launches work that writes to a block for ns, frees the block, and returns a new block of the same size. */
-CUdeviceptr first_take_over(struct first *first, size_t bytes, uint64_t ns);
+CUdeviceptr first_reuse_block(struct first *first, size_t bytes, uint64_t ns);
 
 /* Prints the number of wrong words, and of blocks that were handed out too early. */
-void first_say(const struct first *first, size_t wrong);
+void first_print(const struct first *first, size_t wrong);

@@ -45,7 +45,7 @@ class Run:
 
 
 @dataclasses.dataclass
-class Place:
+class Invocation:
     """The paths of one invocation, and the machine that it runs on."""
 
     preload: pathlib.Path
@@ -72,14 +72,14 @@ class Place:
         return env
 
 
-def run_once(place, program, way, config):
-    words = [*EMULATOR, str(place.programs / f"diff_{program}"), *way.arguments]
+def run_once(invocation, program, way, config):
+    words = [*EMULATOR, str(invocation.programs / f"diff_{program}"), *way.arguments]
     with tempfile.TemporaryDirectory(prefix="gpupool-diff-", dir="/tmp") as directory:
         started = time.monotonic()
         files = [pathlib.Path(directory, name) for name in ("out", "err", "log")]
         with files[0].open("w") as out, files[1].open("w") as err:
             try:
-                done = subprocess.run(words, env=place.environment(way, config, directory), cwd=directory,
+                done = subprocess.run(words, env=invocation.environment(way, config, directory), cwd=directory,
                                       stdin=subprocess.DEVNULL, stdout=out, stderr=err, pass_fds=suite.PASSED_FDS,
                                       timeout=PROGRAM_LIMIT_S, check=False)
                 status = done.returncode
@@ -121,15 +121,15 @@ def raw_result(name, raw, again):
 
 def config_result(name, config, raw, run, differences):
     unexpected = plain(differences)
-    trouble = []
+    problems = []
     if run.status != raw.status:
-        trouble.append(f"status {run.status}")
+        problems.append(f"status {run.status}")
     if run.is_served != config.is_pooled:
-        trouble.append("the library " + ("did not serve" if config.is_pooled else "served") + " the process")
-    ok = not unexpected and not trouble and bool(raw.answers)
+        problems.append("the library " + ("did not serve" if config.is_pooled else "served") + " the process")
+    ok = not unexpected and not problems and bool(raw.answers)
     lines = [] if ok else ["the last lines of stderr and of the library's log:", *run.errors.splitlines()[-30:]]
     meant = len(differences) - len(unexpected)
-    note = ", ".join(trouble)
+    note = ", ".join(problems)
     return Result(name, config.name, ok, note, len(run.answers), meant, unexpected, lines, run.seconds)
 
 
@@ -139,35 +139,35 @@ def table_result(name, rows, differences_by_config):
     return Result(name, "table", not idle, "", len(rows), lines=lines)
 
 
-def ways_of(place, program):
+def ways_of(invocation, program):
     """(name, way, reason to skip it) for each way to run a program."""
     for way in suite.needs_of(program):
         reason = ""
-        if not place.sim and way.is_simulated:
+        if not invocation.sim and way.is_simulated:
             reason = "needs the simulator"
-        elif not place.sim and way.devices > place.devices:
+        elif not invocation.sim and way.devices > invocation.devices:
             reason = f"needs {way.devices} devices"
         yield f"{program}.{way.name}" if way.name else program, way, reason
 
 
-def is_wanted(place, program, way, config):
+def is_wanted(invocation, program, way, config):
     """
     Returns True if the program runs in this configuration. --brief is for machines on which a process takes long to
     start: it leaves only the essential configurations, and those that take back a deviation of this program.
     """
-    if config.name not in way.configs or not place.is_brief or config.name in way.essential:
+    if config.name not in way.configs or not invocation.is_brief or config.name in way.essential:
         return config.name in way.configs
-    return any(d.switch == config.name for d, _ in compare.rows_for(deviations.DEVIATIONS, program, place.name))
+    return any(d.switch == config.name for d, _ in compare.rows_for(deviations.DEVIATIONS, program, invocation.name))
 
 
-def judge_program(place, program, runs, configs):
+def judge_program(invocation, program, runs, configs):
     """
     Yields the results of a program. Its ways share the table of deviations: each row must show in at least one way.
     runs returns the Run for a way, a configuration and a number.
     """
-    rows = compare.rows_for(deviations.DEVIATIONS, program, place.name)
+    rows = compare.rows_for(deviations.DEVIATIONS, program, invocation.name)
     shown, is_whole = {}, True
-    for name, way, reason in ways_of(place, program):
+    for name, way, reason in ways_of(invocation, program):
         if reason:
             is_whole = False
             yield Result(name, "all", note=f"SKIP {reason}")
@@ -175,7 +175,7 @@ def judge_program(place, program, runs, configs):
         raw = runs(way, suite.RAW, 0)
         yield raw_result(name, raw, runs(way, suite.RAW, 1))
         for config in configs:
-            if is_wanted(place, program, way, config):
+            if is_wanted(invocation, program, way, config):
                 run = runs(way, config, 0)
                 differences = compare.compare(raw.answers, run.answers, config.name, rows)
                 shown.setdefault(config.name, []).extend(differences)
@@ -184,16 +184,16 @@ def judge_program(place, program, runs, configs):
         yield table_result(program, rows, shown)
 
 
-def start_all(place, program, configs, pool):
+def start_all(invocation, program, configs, pool):
     """Submits all runs of a program, and returns a function that waits for one of them and returns it."""
     futures = {}
-    for name, way, reason in ways_of(place, program):
+    for name, way, reason in ways_of(invocation, program):
         if reason:
             continue
         wanted = [(suite.RAW, 0), (suite.RAW, 1)] + [
-            (c, 0) for c in configs if is_wanted(place, program, way, c)]
+            (c, 0) for c in configs if is_wanted(invocation, program, way, c)]
         for config, nth in wanted:
-            futures[name, config.name, nth] = pool.submit(run_once, place, program, way, config)
+            futures[name, config.name, nth] = pool.submit(run_once, invocation, program, way, config)
 
     def result(way, config, nth):
         name = f"{program}.{way.name}" if way.name else program
@@ -231,7 +231,7 @@ def find_programs(directory, wanted):
     return wanted or found
 
 
-def keep(path, result):
+def append_result(path, result):
     if path:
         with path.open("a") as file:
             file.write(json.dumps(dataclasses.asdict(result)) + "\n")
@@ -255,20 +255,20 @@ def parse_arguments():
 def main():
     options = parse_arguments()
     suite.reserve_descriptors()
-    place = Place(options.preload.resolve(), options.programs.resolve(),
+    invocation = Invocation(options.preload.resolve(), options.programs.resolve(),
                   options.sim.resolve() if options.sim else None, options.devices, options.limit, options.brief)
     configs = [c for c in suite.CONFIGS if not options.config or c.name in options.config]
-    names = find_programs(place.programs, options.program)
+    names = find_programs(invocation.programs, options.program)
     tap, results = Tap(), []
     alone = [name for name in names if any(way.is_alone for way in suite.needs_of(name))]
     for some, jobs in (([name for name in names if name not in alone], options.jobs), (alone, 1)):
         with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-            started = [(name, start_all(place, name, configs, pool)) for name in some]
+            started = [(name, start_all(invocation, name, configs, pool)) for name in some]
             for name, runs in started:
-                for result in judge_program(place, name, runs, configs):
+                for result in judge_program(invocation, name, runs, configs):
                     results.append(result)
                     tap.show(result)
-                    keep(options.json, result)
+                    append_result(options.json, result)
     tap.end()
     return 0 if results and all(result.ok for result in results) else 1
 

@@ -35,7 +35,7 @@ static void *run_other_thread(void *unused)
 		while (other.n_done == other.n_wanted)
 			pthread_cond_wait(&other.changed, &other.lock);
 		pthread_mutex_unlock(&other.lock);
-		place_enter(&other.site->place);
+		context_enter(&other.site->context);
 		other.run(other.site);
 		pthread_mutex_lock(&other.lock);
 		other.n_done++;
@@ -125,7 +125,7 @@ static void run_word(const char *text, const char *end)
 		fprintf(stderr, "no word '%.*s'\n", (int)length, text);
 		exit(64);
 	}
-	place_enter(&site->place);
+	context_enter(&site->context);
 	if (is_other)
 		run_in_other(run, site, may_stay);
 	else
@@ -150,7 +150,7 @@ static size_t end_all(void)
 	join_other();
 	wrong = site_end(&sites[0]);
 	wrong += site_end(&sites[1]);
-	place_enter(&sites[0].place);
+	context_enter(&sites[0].context);
 	return wrong;
 }
 
@@ -158,19 +158,19 @@ static void start(bool is_alone)
 {
 	void *word;
 
-	if (place_start() <= steps_second_device) {
+	if (context_start() <= steps_second_device) {
 		app_say("outcome", "needs %d devices", steps_second_device + 1);
 		exit(0);
 	}
-	place_open(&sites[0].place, 0);
-	PLACE_MUST(cuMemHostAlloc(&word, sizeof(*site_flag), CU_MEMHOSTALLOC_PORTABLE));
+	context_open(&sites[0].context, 0);
+	CONTEXT_MUST(cuMemHostAlloc(&word, sizeof(*site_flag), CU_MEMHOSTALLOC_PORTABLE));
 	site_flag = word;
 	site_prepare(&sites[0], is_alone);
 }
 
 static void begin(size_t bytes, bool is_alone)
 {
-	place_watch();
+	context_watch();
 	site_set_bytes(bytes);
 	if (!sites[0].is_open)
 		start(is_alone);
@@ -187,7 +187,7 @@ void steps_play(size_t bytes, const char *words)
 		site_hold(&sites[1]);
 	else if (strstr(words, "second:") && !strstr(words, "open"))
 		sites_open_second();
-	place_enter(&sites[0].place);
+	context_enter(&sites[0].context);
 	run_words(words);
 	app_say("outcome", "finishes, %zu wrong", end_all());
 }
@@ -201,8 +201,8 @@ static const char *const after[] = {"release", "other:release", "host-release"};
 
 static void play_combination(const char *words)
 {
-	place_what = words;
-	place_watch();
+	context_question = words;
+	context_watch();
 	atomic_store(site_flag, 0);
 	site_hold(&sites[0]);
 	run_words(words);

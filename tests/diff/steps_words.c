@@ -31,23 +31,23 @@ static CUdeviceptr flag_address(void)
 }
 
 /* Returns true if an allocation succeeded. If memory ran out, prints that as an answer. */
-static bool is_given(CUresult r)
+static bool has_succeeded(CUresult r)
 {
 	if (r == CUDA_ERROR_OUT_OF_MEMORY)
 		app_result("allocation", r);
 	else
-		PLACE_MUST(r);
+		CONTEXT_MUST(r);
 	return !r;
 }
 
 static void spin(struct site *site)
 {
-	place_wait_flag(&site->place, site->spinning, flag_address(), 1);
+	context_wait_flag(&site->context, site->spinning, flag_address(), 1);
 }
 
 static void release(struct site *site)
 {
-	place_set_flag(&site->place, site->releasing, flag_address(), 1);
+	context_set_flag(&site->context, site->releasing, flag_address(), 1);
 }
 
 static void host_release(struct site *site)
@@ -59,24 +59,24 @@ static void host_release(struct site *site)
 /* Launches work that lasts a while, and writes at its end to the block that is freed next. */
 static void busy(struct site *site)
 {
-	place_spin_fill(&site->place, site->working, site->held[site->n_held - 1], TOUCHED, 0xdead, BUSY_MS * MS);
+	context_spin_fill(&site->context, site->working, site->held[site->n_held - 1], TOUCHED, 0xdead, BUSY_MS * MS);
 }
 
 static void busy_host(struct site *site)
 {
 	CUdeviceptr ptr = (CUdeviceptr)(uintptr_t)site->held_host[site->n_held_host - 1];
 
-	place_spin_fill(&site->place, site->working, ptr, TOUCHED, 0xdead, BUSY_MS * MS);
+	context_spin_fill(&site->context, site->working, ptr, TOUCHED, 0xdead, BUSY_MS * MS);
 }
 
 static void free_block(struct site *site)
 {
-	PLACE_MUST(cuMemFree_v2(site->held[--site->n_held]));
+	CONTEXT_MUST(cuMemFree_v2(site->held[--site->n_held]));
 }
 
 static void free_async(struct site *site)
 {
-	PLACE_MUST(cuMemFreeAsync(site->held[--site->n_held], site->working));
+	CONTEXT_MUST(cuMemFreeAsync(site->held[--site->n_held], site->working));
 }
 
 /* Submits work on a block to the stream of the spinning kernel, and frees the block in that stream. */
@@ -84,16 +84,16 @@ static void free_behind(struct site *site)
 {
 	CUdeviceptr ptr = site->held[--site->n_held];
 
-	place_fill(&site->place, site->spinning, ptr, TOUCHED, 0xdead);
-	PLACE_MUST(cuMemFreeAsync(ptr, site->spinning));
+	context_fill(&site->context, site->spinning, ptr, TOUCHED, 0xdead);
+	CONTEXT_MUST(cuMemFreeAsync(ptr, site->spinning));
 }
 
-static void keep(struct site *site, CUdeviceptr ptr)
+static void fill_and_keep(struct site *site, CUdeviceptr ptr)
 {
 	static uint32_t n_values;
 	uint32_t value = ++n_values;
 
-	place_fill(&site->place, site->releasing, ptr, TOUCHED, value);
+	context_fill(&site->context, site->releasing, ptr, TOUCHED, value);
 	site->values[site->n_got] = value;
 	site->got[site->n_got++] = ptr;
 }
@@ -102,8 +102,8 @@ static void alloc(struct site *site, size_t bytes)
 {
 	CUdeviceptr ptr;
 
-	if (is_given(cuMemAlloc_v2(&ptr, bytes)))
-		keep(site, ptr);
+	if (has_succeeded(cuMemAlloc_v2(&ptr, bytes)))
+		fill_and_keep(site, ptr);
 }
 
 static void malloc_block(struct site *site)
@@ -116,7 +116,7 @@ static void take(struct site *site)
 {
 	CUdeviceptr ptr;
 
-	if (is_given(cuMemAlloc_v2(&ptr, block_bytes)))
+	if (has_succeeded(cuMemAlloc_v2(&ptr, block_bytes)))
 		site->taken[site->n_taken++] = ptr;
 }
 
@@ -126,9 +126,9 @@ static void churn(struct site *site)
 	CUdeviceptr ptr[CHURNED];
 
 	for (unsigned i = 0; i < CHURNED; i++)
-		ptr[i] = place_alloc(&site->place, STEPS_SMALL);
+		ptr[i] = context_alloc(&site->context, STEPS_SMALL);
 	for (unsigned i = 0; i < CHURNED; i++)
-		PLACE_MUST(cuMemFree_v2(ptr[i]));
+		CONTEXT_MUST(cuMemFree_v2(ptr[i]));
 }
 
 static void malloc_big(struct site *site)
@@ -140,8 +140,8 @@ static void malloc_managed(struct site *site)
 {
 	CUdeviceptr ptr;
 
-	if (is_given(cuMemAllocManaged(&ptr, block_bytes, ATTACH_GLOBAL)))
-		keep(site, ptr);
+	if (has_succeeded(cuMemAllocManaged(&ptr, block_bytes, ATTACH_GLOBAL)))
+		fill_and_keep(site, ptr);
 }
 
 /* Allocates and frees in stream order, without a wait. */
@@ -149,20 +149,20 @@ static void malloc_async(struct site *site)
 {
 	CUdeviceptr ptr;
 
-	if (is_given(cuMemAllocAsync(&ptr, block_bytes, site->releasing)))
-		PLACE_MUST(cuMemFreeAsync(ptr, site->releasing));
+	if (has_succeeded(cuMemAllocAsync(&ptr, block_bytes, site->releasing)))
+		CONTEXT_MUST(cuMemFreeAsync(ptr, site->releasing));
 }
 
 static void free_host(struct site *site)
 {
-	PLACE_MUST(cuMemFreeHost(site->held_host[--site->n_held_host]));
+	CONTEXT_MUST(cuMemFreeHost(site->held_host[--site->n_held_host]));
 }
 
 static void malloc_host(struct site *site)
 {
 	void *ptr;
 
-	if (!is_given(cuMemHostAlloc(&ptr, HOST_BYTES, CU_MEMHOSTALLOC_PORTABLE)))
+	if (!has_succeeded(cuMemHostAlloc(&ptr, HOST_BYTES, CU_MEMHOSTALLOC_PORTABLE)))
 		return;
 	memset(ptr, 1, TOUCHED);
 	site->got_host[site->n_got_host++] = ptr;
@@ -170,7 +170,7 @@ static void malloc_host(struct site *site)
 
 static void stream(struct site *site)
 {
-	site->releasing = place_stream(&site->place);
+	site->releasing = context_stream(&site->context);
 }
 
 static void info(struct site *site)
@@ -178,22 +178,22 @@ static void info(struct site *site)
 	size_t free_bytes, total_bytes;
 
 	(void)site;
-	PLACE_MUST(cuMemGetInfo_v2(&free_bytes, &total_bytes));
+	CONTEXT_MUST(cuMemGetInfo_v2(&free_bytes, &total_bytes));
 }
 
 static void capture(struct site *site)
 {
-	site->capturing = place_stream(&site->place);
-	PLACE_MUST(cuStreamBeginCapture_v2(site->capturing, CAPTURE_RELAXED));
-	place_fill(&site->place, site->capturing, site->held[0], TOUCHED, 1);
+	site->capturing = context_stream(&site->context);
+	CONTEXT_MUST(cuStreamBeginCapture_v2(site->capturing, CAPTURE_RELAXED));
+	context_fill(&site->context, site->capturing, site->held[0], TOUCHED, 1);
 }
 
 static void end_capture(struct site *site)
 {
 	CUgraph graph;
 
-	PLACE_MUST(cuStreamEndCapture(site->capturing, &graph));
-	PLACE_MUST(cuGraphDestroy(graph));
+	CONTEXT_MUST(cuStreamEndCapture(site->capturing, &graph));
+	CONTEXT_MUST(cuGraphDestroy(graph));
 }
 
 /* Allocates all of the device's memory, until no block fits any more. */
@@ -259,16 +259,16 @@ static void reclaim(struct site *site)
 static void open_second(struct site *site)
 {
 	sites_open_second();
-	place_enter(&site->place);
+	context_enter(&site->context);
 }
 
-/* Ends the place's context, and with it all of its memory. */
-static void close_place(struct site *site)
+/* Ends the context, and with it all of its memory. */
+static void close_context(struct site *site)
 {
-	if (steps_second_device != sites[0].place.device)
-		PLACE_MUST(cuDevicePrimaryCtxReset_v2(site->place.device));
+	if (steps_second_device != sites[0].context.device)
+		CONTEXT_MUST(cuDevicePrimaryCtxReset_v2(site->context.device));
 	else
-		PLACE_MUST(cuCtxDestroy_v2(site->place.ctx));
+		CONTEXT_MUST(cuCtxDestroy_v2(site->context.ctx));
 	*site = (struct site){0};
 }
 
@@ -299,7 +299,7 @@ static const struct word {
 	{"take-all", take_all},
 	{"reclaim", reclaim},
 	{"open", open_second},
-	{"close", close_place},
+	{"close", close_context},
 };
 
 word_fn word_find(const char *text, size_t length)
@@ -314,10 +314,10 @@ void sites_open_second(void)
 {
 	struct site *second = &sites[1];
 
-	if (steps_second_device != sites[0].place.device)
-		place_open(&second->place, steps_second_device);
+	if (steps_second_device != sites[0].context.device)
+		context_open(&second->context, steps_second_device);
 	else
-		place_create(&second->place, steps_second_device);
+		context_create(&second->context, steps_second_device);
 	site_prepare(second, false);
 }
 
@@ -325,26 +325,26 @@ void site_set_bytes(size_t bytes)
 {
 	for (struct site *site = sites; bytes != block_bytes && site < sites + LENGTH(sites); site++)
 		while (site->n_held)
-			PLACE_MUST(cuMemFree_v2(site->held[--site->n_held]));
+			CONTEXT_MUST(cuMemFree_v2(site->held[--site->n_held]));
 	block_bytes = bytes;
 }
 
 void site_hold(struct site *site)
 {
-	place_enter(&site->place);
+	context_enter(&site->context);
 	while (site->n_held < SITE_HELD)
-		site->held[site->n_held++] = place_alloc(&site->place, block_bytes);
+		site->held[site->n_held++] = context_alloc(&site->context, block_bytes);
 	for (; site->n_held_host < SITE_HELD; site->n_held_host++)
-		PLACE_MUST(cuMemHostAlloc(&site->held_host[site->n_held_host], HOST_BYTES, CU_MEMHOSTALLOC_PORTABLE));
+		CONTEXT_MUST(cuMemHostAlloc(&site->held_host[site->n_held_host], HOST_BYTES, CU_MEMHOSTALLOC_PORTABLE));
 }
 
 void site_prepare(struct site *site, bool is_alone)
 {
 	site->is_open = true;
 	if (!is_alone) {
-		site->spinning = place_stream(&site->place);
-		site->releasing = place_stream(&site->place);
-		site->working = place_stream(&site->place);
+		site->spinning = context_stream(&site->context);
+		site->releasing = context_stream(&site->context);
+		site->working = context_stream(&site->context);
 	}
 	site_hold(site);
 }
@@ -356,16 +356,16 @@ size_t site_end(struct site *site)
 	if (!site->is_open)
 		return 0;
 	for (unsigned i = 0; i < site->n_got; i++)
-		wrong += place_count_wrong(&site->place, site->got[i], TOUCHED, site->values[i]);
-	place_enter(&site->place);
-	PLACE_MUST(cuCtxSynchronize());
+		wrong += context_count_wrong(&site->context, site->got[i], TOUCHED, site->values[i]);
+	context_enter(&site->context);
+	CONTEXT_MUST(cuCtxSynchronize());
 	while (site->n_got)
-		PLACE_MUST(cuMemFree_v2(site->got[--site->n_got]));
+		CONTEXT_MUST(cuMemFree_v2(site->got[--site->n_got]));
 	while (site->n_taken)
-		PLACE_MUST(cuMemFree_v2(site->taken[--site->n_taken]));
+		CONTEXT_MUST(cuMemFree_v2(site->taken[--site->n_taken]));
 	while (site->n_got_host)
-		PLACE_MUST(cuMemFreeHost(site->got_host[--site->n_got_host]));
+		CONTEXT_MUST(cuMemFreeHost(site->got_host[--site->n_got_host]));
 	while (site == &sites[0] && n_all)
-		PLACE_MUST(cuMemFree_v2(all[--n_all]));
+		CONTEXT_MUST(cuMemFree_v2(all[--n_all]));
 	return wrong;
 }

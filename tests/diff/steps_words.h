@@ -13,9 +13,9 @@ enum {
 	SITE_GOT = 8,
 };
 
-/* A place, with the streams and blocks of a scenario. */
+/* A context, with the streams and blocks that a scenario uses in it. */
 struct site {
-	struct place place;
+	struct work_context context;
 	bool is_open;
 	CUstream spinning, releasing, working, capturing;
 	CUdeviceptr held[SITE_HELD], got[SITE_GOT], taken[SITE_GOT];
@@ -27,7 +27,7 @@ struct site {
 extern struct site sites[2];
 extern _Atomic uint32_t *site_flag; /* spinning kernels wait for it to be 1 */
 
-/* Opens the second place. */
+/* Opens the second context. */
 void sites_open_second(void);
 
 /* site_prepare creates the streams, unless the site is alone. Both fill the site up with blocks to free. */

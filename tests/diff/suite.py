@@ -92,15 +92,15 @@ ONCE_EACH = ("none", "simple", "binned", "split", "vmm", "syncfree", "atonce", "
 
 # If nearly nothing may be pending, every allocation has to wait for memory, and every free flushes.
 TIGHT = {"GPUPOOL_PENDING_RATIO": "0.0001"}
-INSISTING = ("none", "simple", "binned", "split", "vmm", "ordered", "completed")
+TIGHT_CONFIGS = ("none", "simple", "binned", "split", "vmm", "ordered", "completed")
 # A user who chooses the mode ordered promises that only work of the owning context touches the memory.
 NOT_ORDERED = tuple(name for name in USUAL_NAMES if name != "ordered")
 
 
 def around_spinning(devices=1, is_alone=False, configs=USUAL_NAMES):
     return (
-        Needs(configs=configs, devices=devices, is_alone=is_alone, essential=INSISTING),
-        Needs(name="tight", env=TIGHT, configs=INSISTING, devices=devices, is_alone=is_alone, essential=INSISTING),
+        Needs(configs=configs, devices=devices, is_alone=is_alone, essential=TIGHT_CONFIGS),
+        Needs(name="tight", env=TIGHT, configs=TIGHT_CONFIGS, devices=devices, is_alone=is_alone, essential=TIGHT_CONFIGS),
     )
 
 
@@ -121,8 +121,8 @@ def on_old_drivers(is_alone=False, devices=1):
     return Needs(name="old", env=OLD, configs=("none", "split"), devices=devices, is_alone=is_alone)
 
 
-def other_user_first(devices):
-    tight = tuple(name for name in INSISTING if name in NOT_ORDERED)
+def first_access_needs(devices):
+    tight = tuple(name for name in TIGHT_CONFIGS if name in NOT_ORDERED)
     return (
         Needs(configs=NOT_ORDERED, devices=devices),
         Needs(name="tight", env=TIGHT, configs=tight, devices=devices),
@@ -142,8 +142,8 @@ NEEDS = {
     "deadlock_devices": (*around_spinning(devices=2), on_completion(devices=2), on_old_drivers(devices=2)),
     "deadlock_memory": (
         *around_spinning(is_alone=True, configs=NOT_DEBUG),
-        Needs(name="limited", env={"GPUPOOL_LIMIT": "2GiB"}, is_alone=True, configs=INSISTING),
-        Needs(name="unreserved", env={"GPUPOOL_RESERVE": "0"}, is_alone=True, configs=INSISTING),
+        Needs(name="limited", env={"GPUPOOL_LIMIT": "2GiB"}, is_alone=True, configs=TIGHT_CONFIGS),
+        Needs(name="unreserved", env={"GPUPOOL_RESERVE": "0"}, is_alone=True, configs=TIGHT_CONFIGS),
         on_completion(is_alone=True),
         on_old_drivers(is_alone=True),
     ),
@@ -156,8 +156,8 @@ NEEDS = {
     "devices": (Needs(name="two", devices=2), Needs(name="four", devices=4)),
     "devices_info": (Needs(devices=2, is_alone=True),),
     "devices_access": (Needs(devices=2, is_strict=False, configs=(*USUAL_NAMES, "managed", "async")),),
-    "first": other_user_first(devices=2),
-    "first_alone": other_user_first(devices=1),
+    "first": first_access_needs(devices=2),
+    "first_alone": first_access_needs(devices=1),
     # Few configurations, because each hang lasts until its timeout.
     "waits": (Needs(configs=("none", "split", "completed", "syncfree", "atonce")),),
     # The same programs, but they find the driver at run time: their other build has covered the pool types already.

@@ -33,7 +33,7 @@ static const char *const scenarios[][3] = {
 	{"capture_ends", "invalidated", "addresses after invalidation"},
 	{"capture_ends", "isolated", "addresses after a merge"},
 	{"capture_ends", "implicit", "addresses after the legacy stream"},
-	{"capture_ends", "no-place", "addresses after an end without an output"},
+	{"capture_ends", "no-output", "addresses after an end without an output"},
 	{"capture_ends", "context-destroyed", "addresses after a context that was destroyed"},
 	{"capture_ends", "primary-reset", "addresses after a reset"},
 	{"capture_ends", "primary-released", "addresses after a release"},

@@ -36,22 +36,23 @@ START_TEST(a_program_under_a_limit_gets_the_answers_of_a_smaller_device)
 END_TEST
 
 static uint64_t unpooled_bytes[2];
-static unsigned n_looks;
+static unsigned n_reads;
 
-static void look(const char *name)
+static void read_unpooled(const char *name)
 {
 	const char *status = play_ask("status");
 
-	ck_assert_uint_lt(n_looks, 2);
-	unpooled_bytes[n_looks++] = play_number(status, "unpooled_bytes");
+	ck_assert_uint_lt(n_reads, 2);
+	unpooled_bytes[n_reads++] = play_number(status, "unpooled_bytes");
 }
 
 START_TEST(unpooled_bytes_are_zero_after_every_kind_of_free)
 {
 	const char *env[] = {pools[_i], NULL};
 
-	play_same(&(struct play){.program = "diff_unpooled", .words = {"account"}, .env = env, .at_pause = look});
-	ck_assert_uint_eq(n_looks, 2);
+	play_same(&(struct play){
+		.program = "diff_unpooled", .words = {"account"}, .env = env, .at_pause = read_unpooled});
+	ck_assert_uint_eq(n_reads, 2);
 	/* Eleven kinds are in use. The mipmapped array has a layer of 32 MiB, and a third more in its other levels. */
 	ck_assert_uint_ge(unpooled_bytes[0], 10 * 64 * MIB + 42 * MIB);
 	ck_assert_uint_lt(unpooled_bytes[0], 10 * 64 * MIB + 43 * MIB);
