@@ -20,12 +20,12 @@ static const char *const pools[][4] = {
 	{"GPUPOOL_POOL=vmm", "SIMGPU_DEVICES=2", "GPUPOOL_LOG=off", NULL},
 };
 
-/* Ways in which the defect shows. */
+/* Signs of the defect in the output of a program. */
 enum { WRONG = 1, EARLY = 2, RACE = 4 };
 
 static const struct {
 	const char *program, *scenario;
-	unsigned seen;
+	unsigned signs;
 	bool is_real; /* an emulator cannot start programs */
 } rows[] = {
 	{"diff_first", "copied", WRONG | EARLY | RACE},
@@ -42,7 +42,7 @@ static const struct {
 	{"diff_first_alone", "imported", WRONG, true},
 };
 
-START_TEST(a_library_that_ignores_access_from_outside_the_context_is_found_out)
+START_TEST(a_library_that_ignores_access_from_outside_the_context_is_reported)
 {
 	size_t nth = (size_t)_i % LENGTH(rows);
 	bool is_wrong, is_early;
@@ -57,19 +57,19 @@ START_TEST(a_library_that_ignores_access_from_outside_the_context_is_found_out)
 		.preload = play_library});
 	is_wrong = strstr(play_out, "wrong words: ") && !strstr(play_out, "wrong words: 0");
 	is_early = strstr(play_out, "early: ") && !strstr(play_out, "early: 0");
-	ck_assert_msg(is_wrong == !!(rows[nth].seen & WRONG), "wrong words: got %d, expected %d: %s", is_wrong,
-		!!(rows[nth].seen & WRONG), play_out);
-	ck_assert_msg(is_early == !!(rows[nth].seen & EARLY), "blocks handed out early: got %d, expected %d: %s",
-		is_early, !!(rows[nth].seen & EARLY), play_out);
+	ck_assert_msg(is_wrong == !!(rows[nth].signs & WRONG), "wrong words: got %d, expected %d: %s", is_wrong,
+		!!(rows[nth].signs & WRONG), play_out);
+	ck_assert_msg(is_early == !!(rows[nth].signs & EARLY), "blocks handed out early: got %d, expected %d: %s",
+		is_early, !!(rows[nth].signs & EARLY), play_out);
 	/* The simulator ends a process with this status after a race. */
-	ck_assert_int_eq(play_status, rows[nth].seen & RACE ? 99 : 0);
+	ck_assert_int_eq(play_status, rows[nth].signs & RACE ? 99 : 0);
 }
 END_TEST
 
 static void add(TCase *tc)
 {
 	/* The last row of the last kind is left out, since mapped memory has no handles. */
-	tcase_add_loop_test(tc, a_library_that_ignores_access_from_outside_the_context_is_found_out, 0,
+	tcase_add_loop_test(tc, a_library_that_ignores_access_from_outside_the_context_is_reported, 0,
 		(int)(LENGTH(pools) * LENGTH(rows) - 1));
 }
 

@@ -95,7 +95,7 @@ CUdeviceptr soak_alloc(size_t bytes)
 	return 0;
 }
 
-bool soak_block_take(struct soak_block *block, unsigned context, size_t bytes, struct soak_random *random)
+bool soak_block_alloc(struct soak_block *block, unsigned context, size_t bytes, struct soak_random *random)
 {
 	struct soak_stream *stream;
 
@@ -139,7 +139,7 @@ static bool free_async(struct soak_block *block)
 	return r == CUDA_SUCCESS;
 }
 
-void soak_block_drop(struct soak_block *block, struct soak_random *random)
+void soak_block_free(struct soak_block *block, struct soak_random *random)
 {
 	CUresult r;
 
@@ -157,7 +157,7 @@ void soak_block_drop(struct soak_block *block, struct soak_random *random)
 	block->ptr = 0;
 }
 
-uint32_t *soak_take_pinned(size_t bytes)
+uint32_t *soak_alloc_pinned(size_t bytes)
 {
 	void *host = NULL;
 	CUresult r = cuMemHostAlloc(&host, bytes, 0);
@@ -177,7 +177,7 @@ void soak_block_upload(struct soak_block *block, struct soak_random *random)
 	struct soak_stream *stream = stream_of(block);
 	uint32_t words = choose_words(block, random);
 	size_t bytes = words * sizeof(uint32_t);
-	uint32_t *host = words ? soak_take_pinned(bytes) : NULL;
+	uint32_t *host = words ? soak_alloc_pinned(bytes) : NULL;
 
 	if (!host)
 		return;
@@ -203,7 +203,7 @@ void soak_block_download(const struct soak_block *block, struct soak_random *ran
 {
 	struct soak_stream *stream = stream_of(block);
 	size_t bytes = block->words * sizeof(uint32_t);
-	uint32_t *host = bytes ? soak_take_pinned(bytes) : NULL;
+	uint32_t *host = bytes ? soak_alloc_pinned(bytes) : NULL;
 	unsigned long long wrong = 0;
 
 	if (!host)

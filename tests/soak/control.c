@@ -25,10 +25,10 @@ enum { ANSWER_MAX = 1 << 16, CLIENT_TIMEOUT_S = 120 };
 static const char *runtime_dir;
 static pid_t host; /* the process that has the control socket */
 static pid_t spawner;
-static int orders = -1, results = -1; /* pipes to and from the spawner */
+static int requests_fd = -1, results_fd = -1; /* pipes to and from the spawner */
 
 /* The point of the conversation where a client exits or is killed. */
-enum end { BEFORE_REQUEST, IN_REQUEST, BEFORE_ANSWER, IN_ANSWER, AFTER_ANSWER, N_ENDS };
+enum stop_point { BEFORE_REQUEST, IN_REQUEST, BEFORE_ANSWER, IN_ANSWER, AFTER_ANSWER, N_ENDS };
 
 static int connect_to_host(void)
 {
@@ -72,22 +72,22 @@ static size_t read_answer(int fd, char answer[static ANSWER_MAX])
 }
 
 /* Talks to the server up to the given point. Returns the exit status: 1 if the server did not answer as it must. */
-static int converse(enum end end, const char *request)
+static int converse(enum stop_point stop_point, const char *request)
 {
 	static char answer[ANSWER_MAX];
 	int fd = connect_to_host();
 	size_t length = strlen(request);
 
 	/* The queue of a busy server may be full. */
-	if (fd < 0 || end == BEFORE_REQUEST)
+	if (fd < 0 || stop_point == BEFORE_REQUEST)
 		return 0;
-	if (end == IN_REQUEST)
+	if (stop_point == IN_REQUEST)
 		length /= 2;
 	if (send(fd, request, length, MSG_NOSIGNAL) != (ssize_t)length)
 		return 0; /* the server dropped this client, the one idle for longest, to accept another */
-	if (end == IN_REQUEST || end == BEFORE_ANSWER)
+	if (stop_point == IN_REQUEST || stop_point == BEFORE_ANSWER)
 		return 0;
-	if (end == IN_ANSWER) {
+	if (stop_point == IN_ANSWER) {
 		(void)!recv(fd, answer, 8, 0);
 		return 0;
 	}
@@ -101,7 +101,7 @@ static bool run_client(struct soak_random *random, uint64_t *n_wrong)
 	static const char *const requests[] = {"status\n", "status\n", "blocks 20\n", "reclaim\n", "reclaim 0\n",
 		"reclaim pinned\n", "config\n", "limit\n", "reclaim x\n", "\x80\n"};
 	const char *request = requests[soak_random(random) % LENGTH(requests)];
-	enum end end = (enum end)(soak_random(random) % N_ENDS);
+	enum stop_point stop_point = (enum stop_point)(soak_random(random) % N_ENDS);
 	bool kills = soak_one_in(random, 2);
 	int status, at_end[2];
 	pid_t child;
@@ -111,7 +111,7 @@ static bool run_client(struct soak_random *random, uint64_t *n_wrong)
 	child = fork();
 	if (child == 0) {
 		alarm(CLIENT_TIMEOUT_S);
-		status = converse(end, request);
+		status = converse(stop_point, request);
 		if (kills && write(at_end[1], "", 1) == 1)
 			pause();
 		_exit(status);
@@ -135,13 +135,13 @@ static void run_spawner(uint64_t seed)
 {
 	struct soak_random random = {seed};
 	struct results done = {0};
-	char order;
+	char byte;
 
-	while (read(orders, &order, 1) == 1) {
+	while (read(requests_fd, &byte, 1) == 1) {
 		done.clients++;
 		done.killed += run_client(&random, &done.wrong);
 	}
-	(void)!write(results, &done, sizeof(done));
+	(void)!write(results_fd, &done, sizeof(done));
 	_exit(0);
 }
 
@@ -161,32 +161,32 @@ void soak_control_start(uint64_t seed)
 	if (spawner == 0) {
 		close(to[1]);
 		close(from[0]);
-		orders = to[0];
-		results = from[1];
+		requests_fd = to[0];
+		results_fd = from[1];
 		run_spawner(seed);
 	}
 	close(to[0]);
 	close(from[1]);
-	orders = to[1];
-	results = from[0];
+	requests_fd = to[1];
+	results_fd = from[0];
 }
 
 void soak_control_client(void)
 {
-	if (orders >= 0)
-		SOAK_MUST(write(orders, "", 1) != 1);
+	if (requests_fd >= 0)
+		SOAK_MUST(write(requests_fd, "", 1) != 1);
 }
 
 void soak_control_stop(void)
 {
 	struct results done = {0};
 
-	if (orders < 0)
+	if (requests_fd < 0)
 		return;
-	close(orders);
-	orders = -1;
-	SOAK_MUST(read(results, &done, sizeof(done)) != sizeof(done));
-	close(results);
+	close(requests_fd);
+	requests_fd = -1;
+	SOAK_MUST(read(results_fd, &done, sizeof(done)) != sizeof(done));
+	close(results_fd);
 	waitpid(spawner, NULL, 0);
 	soak_counts[SOAK_CLIENTS] = done.clients;
 	soak_counts[SOAK_KILLED] = done.killed;
@@ -194,7 +194,7 @@ void soak_control_stop(void)
 		soak_wrong("clients of the control socket without a proper answer", done.wrong);
 }
 
-static uint64_t number(const char *section, const char *name)
+static uint64_t number_at(const char *section, const char *name)
 {
 	char key[64];
 	const char *found;
@@ -210,7 +210,7 @@ static uint64_t number(const char *section, const char *name)
 
 static void expect(const char *section, const char *name, uint64_t expected)
 {
-	uint64_t found = number(section, name);
+	uint64_t found = number_at(section, name);
 
 	if (found == expected)
 		return;
@@ -223,8 +223,8 @@ static void check_section(const char *section, uint64_t requested)
 {
 	expect(section, "requested_bytes", requested);
 	expect(section, "total_bytes",
-		number(section, "used_bytes") + number(section, "pending_bytes") + number(section, "cached_bytes") +
-			number(section, "returning_bytes"));
+		number_at(section, "used_bytes") + number_at(section, "pending_bytes") +
+			number_at(section, "cached_bytes") + number_at(section, "returning_bytes"));
 	expect(section, "invalid_frees", 0);
 	expect(section, "double_frees", 0);
 	expect(section, "release_errors", 0);
@@ -245,7 +245,7 @@ void soak_control_compare(const uint64_t requested[SOAK_DEVICES_MAX])
 		soak_wrong("no answer to the command status, errno", (unsigned long long)errno);
 	close(fd);
 	while ((section = strstr(section, "\"index\":"))) {
-		uint64_t device = number(section, "index");
+		uint64_t device = number_at(section, "index");
 
 		section += strlen("\"index\":");
 		if (device < SOAK_DEVICES_MAX)

@@ -20,38 +20,38 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct launch launches[N_LAUNCHES];
 static _Atomic unsigned n_launches;
 
-static bool put(const struct launch *launch)
+static bool store_launch(const struct launch *launch)
 {
-	bool is_there = false;
+	bool is_stored = false;
 
 	pthread_mutex_lock(&lock);
-	for (unsigned i = 0; i < N_LAUNCHES && !is_there; i++) {
+	for (unsigned i = 0; i < N_LAUNCHES && !is_stored; i++) {
 		if (!launches[i].block.ptr) {
 			launches[i] = *launch;
-			is_there = true;
+			is_stored = true;
 		}
 	}
-	n_launches += is_there;
+	n_launches += is_stored;
 	pthread_mutex_unlock(&lock);
-	return is_there;
+	return is_stored;
 }
 
 /* Takes a launch that has begun to run on the GPU. Returns false if there is none. */
 static bool take_running(struct launch *launch)
 {
-	bool is_there = false;
+	bool is_found = false;
 
 	pthread_mutex_lock(&lock);
-	for (unsigned i = 0; i < N_LAUNCHES && !is_there; i++) {
+	for (unsigned i = 0; i < N_LAUNCHES && !is_found; i++) {
 		if (launches[i].block.ptr && __atomic_load_n(launches[i].flag, __ATOMIC_ACQUIRE) == 1) {
 			*launch = launches[i];
 			launches[i].block.ptr = 0;
-			is_there = true;
+			is_found = true;
 		}
 	}
-	n_launches -= is_there;
+	n_launches -= is_found;
 	pthread_mutex_unlock(&lock);
-	return is_there;
+	return is_found;
 }
 
 static CUgraphExec make_graph(const struct launch *launch, CUstream stream, struct soak_random *random)
@@ -77,7 +77,7 @@ static CUgraphExec make_graph(const struct launch *launch, CUstream stream, stru
 
 static void launch_locked(struct soak_block *block, struct soak_stream *stream, struct soak_random *random)
 {
-	struct launch launch = {.block = *block, .flag = soak_take_pinned(sizeof(uint32_t))};
+	struct launch launch = {.block = *block, .flag = soak_alloc_pinned(sizeof(uint32_t))};
 	CUgraphExec exec;
 
 	if (!launch.flag)
@@ -86,7 +86,7 @@ static void launch_locked(struct soak_block *block, struct soak_stream *stream, 
 	launch.block.value = soak_random(random);
 	launch.block.generation = stream->generation;
 	exec = make_graph(&launch, stream->handle, random);
-	if (exec && put(&launch)) {
+	if (exec && store_launch(&launch)) {
 		block->ptr = 0; /* from here on the block belongs to the thread that sees the flag */
 		SOAK_MUST(cuGraphLaunch(exec, stream->handle));
 	} else {
@@ -122,7 +122,7 @@ static bool await_running(struct launch *launch, struct soak_block *own, struct 
 		return false;
 	if (own->ptr && soak_one_in(random, 4)) {
 		soak_use_context(&soak_contexts[own->context]);
-		soak_block_drop(own, random);
+		soak_block_free(own, random);
 	}
 	for (unsigned i = 0; n_launches && i < N_QUERIES; i++) {
 		if (take_running(launch))
@@ -151,11 +151,11 @@ void soak_inflight_free(struct soak_block *own, struct soak_random *random)
 		return;
 	free_launch(&launch);
 	soak_count(SOAK_INFLIGHT);
-	if (!soak_block_take(&next, launch.block.context, launch.block.bytes, random))
+	if (!soak_block_alloc(&next, launch.block.context, launch.block.bytes, random))
 		return;
 	soak_block_fill(&next, random);
 	if (own->ptr)
-		soak_block_drop(&next, random);
+		soak_block_free(&next, random);
 	else
 		*own = next;
 }

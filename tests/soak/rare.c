@@ -34,7 +34,7 @@ static CUgraph capture_locked(struct soak_block *block, CUstream stream, int mod
 	r = cuStreamEndCapture(stream, &graph);
 	if (!r && !filled)
 		return graph;
-	soak_count(SOAK_SPOILT);
+	soak_count(SOAK_INVALIDATED);
 	/* A capture in the global mode may be invalidated by another thread's allocation, as without gpupool. */
 	if (mode != CU_STREAM_CAPTURE_MODE_GLOBAL)
 		soak_wrong("capture invalidated, CUDA error", (unsigned long long)r);
@@ -97,13 +97,13 @@ static void visit_blocks(struct soak_context *context, struct soak_random *rando
 	CUdeviceptr ptr[VISIT_BLOCKS] = {0};
 
 	for (unsigned i = 0; i < 4 * VISIT_BLOCKS; i++) {
-		CUdeviceptr *mine = &ptr[i % VISIT_BLOCKS];
+		CUdeviceptr *block = &ptr[i % VISIT_BLOCKS];
 
-		if (*mine)
-			SOAK_MUST(cuMemFree_v2(*mine));
-		*mine = soak_alloc(VISIT_BYTES);
-		if (*mine)
-			visit_fill(context, *mine, soak_random(random));
+		if (*block)
+			SOAK_MUST(cuMemFree_v2(*block));
+		*block = soak_alloc(VISIT_BYTES);
+		if (*block)
+			visit_fill(context, *block, soak_random(random));
 	}
 	if (ptr[0])
 		SOAK_MUST(cuMemFree_v2(ptr[0]));

@@ -3,8 +3,8 @@
 """Runs the soak program with every pool type and reuse mode, and prints a table of the results.
 
 The operations of a row are spread over several processes, one after the other, each with its own seed. The rows take
-turns, so that an interrupted run has results for all of them. Exits with 1 if anything was wrong, or, with --broken, if
-no race was found in one of the rows.
+turns, so that an interrupted run has results for all of them. Exits with 1 if a check failed, or, with --broken, if no
+race was found in one of the rows.
 """
 
 import argparse
@@ -20,7 +20,7 @@ import time
 
 # Relative numbers of operations. The pool type none gets fewer because each operation is a call of the driver.
 SHARES = {"split": 3, "vmm": 3, "binned": 3, "simple": 3, "none": 1}
-ABSENT = "absent"  # without gpupool: anything wrong is then the fault of the program or the simulator
+ABSENT = "absent"  # without gpupool: a failed check is then the fault of the program or the simulator
 MODES = ("ordered", "completed")
 LIMIT_MIB = 64
 # In every third process the simulator delays some calls before their effect and before their return. Such a process has
@@ -137,7 +137,7 @@ def execute(command, env, limit_s):
 
 
 def run_once(args, row, seed):
-    """Runs one process. Returns True if nothing was wrong."""
+    """Runs one process. Returns True if no check failed."""
     n = min(row.left, args.chunk)
     row.left -= n
     row.n_runs += 1

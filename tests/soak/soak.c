@@ -6,7 +6,7 @@
  * threads. At the end of a phase, after all threads have ended, the program compares gpupool's status with the blocks
  * that it holds. Then it frees the blocks, or leaves them to the end of their context.
  *
- * Prints its counters, one "name number" a line. Exits with 1 if anything was wrong, and with 70 if a call failed
+ * Prints its counters, one "name number" a line. Exits with 1 if a check failed, and with 70 if a call failed
  * that must not fail.
  */
 
@@ -25,7 +25,7 @@ _Atomic uint64_t soak_counts[SOAK_N_COUNTS];
 static const char *const count_names[SOAK_N_COUNTS] = {
 	[SOAK_REFUSED] = "refused",
 	[SOAK_OOM] = "ooms",
-	[SOAK_SPOILT] = "spoilt",
+	[SOAK_INVALIDATED] = "invalidated",
 	[SOAK_CAPTURES] = "captures",
 	[SOAK_ENDED] = "ended",
 	[SOAK_EXPORTS] = "exports",
@@ -107,20 +107,20 @@ size_t soak_random_bytes(struct soak_random *random)
 	return ((size_t)1 << bits) + soak_random(random) % ((size_t)1 << bits);
 }
 
-/* The operations. Each gets one of the thread's block slots, which is empty for op_take and filled for all others. */
+/* The operations. Each gets one of the thread's block slots, which is empty for op_alloc and filled for all others. */
 
-static void op_take(struct thread *self, struct soak_block *block)
+static void op_alloc(struct thread *self, struct soak_block *block)
 {
 	unsigned context = soak_random(&self->random) % soak_n_contexts;
 
 	soak_use_context(&soak_contexts[context]);
-	if (soak_block_take(block, context, soak_random_bytes(&self->random), &self->random))
+	if (soak_block_alloc(block, context, soak_random_bytes(&self->random), &self->random))
 		soak_block_fill(block, &self->random);
 }
 
-static void op_drop(struct thread *self, struct soak_block *block)
+static void op_free(struct thread *self, struct soak_block *block)
 {
-	soak_block_drop(block, &self->random);
+	soak_block_free(block, &self->random);
 }
 
 static void op_touch(struct thread *self, struct soak_block *block)
@@ -133,11 +133,11 @@ static void op_touch(struct thread *self, struct soak_block *block)
 static void op_swap(struct thread *self, struct soak_block *block)
 {
 	struct slot *slot = &slots[soak_random(&self->random) % SOAK_SLOTS];
-	struct soak_block mine = *block;
+	struct soak_block given = *block;
 
 	pthread_mutex_lock(&slot->lock);
 	*block = slot->block;
-	slot->block = mine;
+	slot->block = given;
 	pthread_mutex_unlock(&slot->lock);
 }
 
@@ -200,7 +200,7 @@ static const struct {
 	unsigned weight; /* frequency, relative to the sum of all weights */
 	void (*run)(struct thread *self, struct soak_block *block);
 } operations[] = {
-	{2188, op_drop},
+	{2188, op_free},
 	{800, op_swap},
 	{680, op_touch},
 	{180, op_upload},
@@ -222,7 +222,7 @@ static void step(struct thread *self)
 
 	soak_inflight_free(block, &self->random);
 	if (!block->ptr) {
-		op_take(self, block);
+		op_alloc(self, block);
 		return;
 	}
 	soak_use_context(&soak_contexts[block->context]);
@@ -248,7 +248,7 @@ static void add_block(uint64_t requested[SOAK_DEVICES_MAX], const struct soak_bl
 }
 
 /* Adds up the blocks that the program holds, and compares the sum with gpupool's status. */
-static void compare(unsigned n_threads)
+static void compare_status(unsigned n_threads)
 {
 	uint64_t requested[SOAK_DEVICES_MAX] = {0};
 
@@ -263,13 +263,13 @@ static void compare(unsigned n_threads)
 }
 
 /* Frees a block. Half of the blocks of the created context are left, and freed by its end. */
-static void clean(struct soak_block *block, struct soak_random *random)
+static void free_or_leave(struct soak_block *block, struct soak_random *random)
 {
 	if (!block->ptr)
 		return;
 	soak_use_context(&soak_contexts[block->context]);
 	if (block->context + 1 < soak_n_contexts || soak_one_in(random, 2))
-		soak_block_drop(block, random);
+		soak_block_free(block, random);
 	else
 		soak_block_check(block);
 	block->ptr = 0;
@@ -288,12 +288,12 @@ static void run_phase(uint64_t phase, uint64_t n_operations, unsigned n_threads)
 	for (unsigned i = 0; i < n_threads; i++)
 		pthread_join(threads[i].id, NULL);
 	soak_inflight_end();
-	compare(n_threads);
+	compare_status(n_threads);
 	for (unsigned i = 0; i < n_threads; i++)
 		for (unsigned k = 0; k < SOAK_OWN; k++)
-			clean(&threads[i].own[k], &random);
+			free_or_leave(&threads[i].own[k], &random);
 	for (unsigned i = 0; i < SOAK_SLOTS; i++)
-		clean(&slots[i].block, &random);
+		free_or_leave(&slots[i].block, &random);
 	soak_contexts_close();
 }
 

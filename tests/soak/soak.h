@@ -43,16 +43,16 @@ unsigned soak_n_wrong(void);
 
 /* Counters of a run, apart from its operations. */
 enum soak_count {
-	SOAK_REFUSED,  /* calls that the driver refused during a capture */
-	SOAK_OOM,      /* allocations that failed with out of memory */
-	SOAK_SPOILT,   /* captures that were invalidated */
-	SOAK_CAPTURES, /* captures that succeeded */
-	SOAK_ENDED,    /* contexts that ended with memory in them */
-	SOAK_EXPORTS,  /* blocks exported to other processes */
-	SOAK_INFLIGHT, /* blocks freed as soon as the GPU began to use them */
-	SOAK_CHECKS,   /* comparisons of a block's words */
-	SOAK_CLIENTS,  /* clients of the control socket */
-	SOAK_KILLED,   /* clients that were killed */
+	SOAK_REFUSED,     /* calls that the driver refused during a capture */
+	SOAK_OOM,         /* allocations that failed with out of memory */
+	SOAK_INVALIDATED, /* captures that were invalidated */
+	SOAK_CAPTURES,    /* captures that succeeded */
+	SOAK_ENDED,       /* contexts that ended with memory in them */
+	SOAK_EXPORTS,     /* blocks exported to other processes */
+	SOAK_INFLIGHT,    /* blocks freed as soon as the GPU began to use them */
+	SOAK_CHECKS,      /* comparisons of a block's words */
+	SOAK_CLIENTS,     /* clients of the control socket */
+	SOAK_KILLED,      /* clients that were killed */
 	SOAK_N_COUNTS
 };
 extern _Atomic uint64_t soak_counts[SOAK_N_COUNTS];
@@ -115,12 +115,12 @@ struct soak_block {
 	uint32_t value, words; /* the block begins with the value, this many times; 0 words: not known */
 };
 
-CUdeviceptr soak_alloc(size_t bytes);     /* returns 0 if out of memory, or refused during a capture */
-uint32_t *soak_take_pinned(size_t bytes); /* returns NULL if refused during a capture */
-bool soak_block_take(struct soak_block *block, unsigned context, size_t bytes, struct soak_random *random);
+CUdeviceptr soak_alloc(size_t bytes);      /* returns 0 if out of memory, or refused during a capture */
+uint32_t *soak_alloc_pinned(size_t bytes); /* returns NULL if refused during a capture */
+bool soak_block_alloc(struct soak_block *block, unsigned context, size_t bytes, struct soak_random *random);
 void soak_block_fill(struct soak_block *block, struct soak_random *random);
 void soak_block_check(const struct soak_block *block);
-void soak_block_drop(struct soak_block *block, struct soak_random *random); /* frees it, unless a capture forbids */
+void soak_block_free(struct soak_block *block, struct soak_random *random); /* frees it, unless a capture forbids */
 void soak_block_upload(struct soak_block *block, struct soak_random *random);
 void soak_block_download(const struct soak_block *block, struct soak_random *random);
 void soak_stream_renew(unsigned context, struct soak_random *random);
