@@ -57,12 +57,12 @@ def best_peer(book, group, cell, peers=PEERS):
     return min(found, key=found.get) if found else None
 
 
-def lead(book, group, cells, mine, peers=PEERS):
-    """The time of the best peer over that of mine: the smallest such ratio of all cells."""
+def lead_over_best(book, group, cells, own, peers=PEERS):
+    """The time of the best peer over that of the peer own: the smallest such ratio of all cells."""
     found = []
     for cell in cells:
         peer = best_peer(book, group, cell, peers)
-        found.append(ratio(book, group, cell, peer, mine) if peer else None)
+        found.append(ratio(book, group, cell, peer, own) if peer else None)
     return min(found) if found and None not in found else None
 
 
@@ -70,14 +70,14 @@ def windows():
     return [f"window {size}" for size in UP_TO_1_MIB]
 
 
-def who_is_missing(group, peers=PEERS):
-    def say(book):
+def missing_note(group, peers=PEERS):
+    def note(book):
         missing = [peer for peer in peers if peer not in book.peers(group)]
         return f"not compared with {', '.join(missing)}" if missing else ""
-    return say
+    return note
 
 
-def fences(book):
+def record_cost_note(book):
     """The remark with the cost of recording an event: the time with streams alive less the time without."""
     alone, alive = (worst(book, group, windows(), STATIC) for group in ("one thread", "four streams alive"))
     return f"{alive - alone:.0f} ns more than without streams" if None not in (alone, alive) else ""
@@ -104,32 +104,32 @@ def time_upper(group, peer, base="own"):
 
 
 def time_note(group, peer, base="own"):
-    def say(book):
+    def note(book):
         found, n = interval(book, group, peer, base), len(book.ratios(group, "step", peer, base))
         return f"{n} pairs of runs" + (f", interval {found[0]:.4f} to {found[1]:.4f}" if found else "")
-    return say
+    return note
 
 
 def time_median(group, peer, base="own"):
     return lambda book: ratio(book, group, "step", peer, base)
 
 
-def most(book, group, peer, keys):
+def most_bytes(book, group, peer, keys):
     """The largest number of bytes in any run."""
     found = [value for key in keys for value in book.rounds(group, "step", peer, key).values()]
     return max((value for value in found if value is not None), default=None)
 
 
-def peak_ratio(mine, theirs):
+def peak_ratio(peer, base):
     """
     Peak memory of gpupool over that of PyTorch's own pool. PyTorch does not count memory that other libraries of the
     process take from the driver, and gpupool does, so that memory is subtracted first. The figures come from the runs
     that take turns, or from the runs of the program alone if the former lack a column.
     """
     def measure_in(book, group):
-        ours, beside = (most(book, group, mine, [key]) for key in ("pool_peak", "beside"))
-        others = most(book, group, theirs, ["own_peak"])
-        return (ours - beside) / others if ours and others and beside is not None else None
+        pool_bytes, other_bytes = (most_bytes(book, group, peer, [key]) for key in ("pool_peak", "beside"))
+        own_bytes = most_bytes(book, group, base, ["own_peak"])
+        return (pool_bytes - other_bytes) / own_bytes if pool_bytes and own_bytes and other_bytes is not None else None
 
     def measure(book):
         found = measure_in(book, "PyTorch training")
@@ -137,14 +137,15 @@ def peak_ratio(mine, theirs):
     return measure
 
 
-def outside_note(mine, theirs):
+def outside_note(peer, base):
     """
     The remark with the same ratio for memory in use on the device, CUDA context included, in runs of the program alone.
     """
-    def say(book):
-        ours, others = (most(book, "PyTorch training, alone", peer, ["outside_peak"]) for peer in (mine, theirs))
-        return f"in use on the device: {ours / others:.3f}" if ours and others else ""
-    return say
+    def note(book):
+        pool_bytes, own_bytes = (most_bytes(book, "PyTorch training, alone", name, ["outside_peak"])
+                                 for name in (peer, base))
+        return f"in use on the device: {pool_bytes / own_bytes:.3f}" if pool_bytes and own_bytes else ""
+    return note
 
 
 def throughput(book):
@@ -153,7 +154,7 @@ def throughput(book):
     return ratio(book, group, name, peer, STATIC) if peer else None
 
 
-def pinned_most(book):
+def pinned_worst(book):
     cells = book.cells("pinned")
     return worst(book, "pinned", cells, STATIC) if "pinned 256 MiB" in cells else None
 
@@ -164,7 +165,7 @@ def pinned_cached(book):
 
 
 def loop_over_hoisted(book):
-    """The loop that allocates over the one that does not; the same process ran both, in the rounds of one run."""
+    """The time of the loop that allocates over that of the loop that does not. One process runs both, in each round."""
     group = "kernels on one stream"
     with_pool = book.rounds(group, "kernel 1 GiB", STATIC)
     hoisted = book.rounds(group, "hoisted 1 GiB", STATIC)
@@ -186,7 +187,7 @@ def calls(book):
 def calls_note(book):
     worst_row = max((row for row in book.rows if row["type"] == "calls"), default=None,
                     key=lambda row: (row["calls"].get("memory", 0) + row["calls"].get("fence", 0)) / row["pairs"])
-    return f"most a pair: {worst_row['peer']}, {worst_row['name']}" if worst_row else ""
+    return f"most calls a pair: {worst_row['peer']}, {worst_row['name']}" if worst_row else ""
 
 
 def value(name):
@@ -205,12 +206,12 @@ def worst_trace(book, kind):
     return max(found) if found else None
 
 
-def trace_ratio(mine, theirs):
+def trace_ratio(kind, base):
     """The largest ratio among the traces that were replayed through both."""
     def measure(book):
         found = {name: {row["trace"]: row["value"] for row in book.rows
-                        if row["type"] == "value" and row.get("kind") == name} for name in (mine, theirs)}
-        ratios = [ratio / found[theirs][trace] for trace, ratio in found[mine].items() if trace in found[theirs]]
+                        if row["type"] == "value" and row.get("kind") == name} for name in (kind, base)}
+        ratios = [ratio / found[base][trace] for trace, ratio in found[kind].items() if trace in found[base]]
         return max(ratios, default=None)
     return measure
 
@@ -225,40 +226,43 @@ def first_calls_ms(book):
 BARS = [
     Bar("window of 32, up to 1 MiB, one thread, static", "ns", "<=", 60,
         lambda book: worst(book, "one thread", windows(), STATIC)),
-    Bar("the same: best peer over gpupool", "times", ">=", 4,
-        lambda book: lead(book, "one thread", windows(), STATIC), who_is_missing("one thread")),
-    Bar("the same with four streams alive", "ns", "<=", 260,
-        lambda book: worst(book, "four streams alive", windows(), STATIC), fences),
-    Bar("the same: best peer over gpupool", "times", ">", 1,
-        lambda book: lead(book, "four streams alive", windows(), STATIC), who_is_missing("four streams alive")),
+    Bar("window of 32, up to 1 MiB, one thread: best peer over gpupool", "times", ">=", 4,
+        lambda book: lead_over_best(book, "one thread", windows(), STATIC), missing_note("one thread")),
+    Bar("window of 32, up to 1 MiB, four streams alive", "ns", "<=", 260,
+        lambda book: worst(book, "four streams alive", windows(), STATIC), record_cost_note),
+    Bar("window of 32, four streams alive: best peer over gpupool", "times", ">", 1,
+        lambda book: lead_over_best(book, "four streams alive", windows(), STATIC),
+        missing_note("four streams alive")),
     Bar("window of 32, up to 1 MiB, shared runtime", "ns", "<=", 40,
         lambda book: worst(book, "one thread", windows(), SHARED)),
     Bar("ping-pong of 64 MiB and 1 GiB", "ns", "<=", 400,
         lambda book: worst(book, "large blocks", ["pingpong 64 MiB", "pingpong 1 GiB"], STATIC)),
-    *(Bar(f"the same: {peer} over gpupool", "times", ">", 1,
-          lambda book, peer=peer: lead(book, "large blocks", ["pingpong 64 MiB", "pingpong 1 GiB"], STATIC, [peer]))
+    *(Bar(f"ping-pong of 64 MiB and 1 GiB: {peer} over gpupool", "times", ">", 1,
+          lambda book, peer=peer: lead_over_best(book, "large blocks", ["pingpong 64 MiB", "pingpong 1 GiB"], STATIC,
+                                                 [peer]))
       for peer in ("cub", "async")),
     Bar("a window in each of 16 threads, streams alive", "ns", "<=", 500,
         lambda book: median(book, "threads", thread_cell(16), STATIC)),
-    Bar("the same over one thread", "times", "<", 1.5, thread_growth),
+    Bar("a window in each of 16 threads, over one thread", "times", "<", 1.5, thread_growth),
     Bar("PyTorch training over its own cache: time, upper end", "times", "<=", 1.02,
         time_upper("PyTorch training", "split"), time_note("PyTorch training", "split")),
-    Bar("the same: median", "times", "<=", 1.00, time_median("PyTorch training", "split")),
+    Bar("PyTorch training over its own cache: time, median", "times", "<=", 1.00,
+        time_median("PyTorch training", "split")),
     Bar("peak memory: split over PyTorch's native", "times", "<", 1, peak_ratio("split", "own"),
         outside_note("split", "own")),
     Bar("peak memory: vmm over its expandable segments", "times", "<=", 1, peak_ratio("vmm", "expandable"),
         outside_note("vmm", "expandable")),
     Bar("CuPy step over its own pool: time, upper end", "times", "<=", 1.02, time_upper("CuPy step", "split"),
         time_note("CuPy step", "split")),
-    Bar("the same: median", "times", "<=", 1.00, time_median("CuPy step", "split")),
+    Bar("CuPy step over its own pool: time, median", "times", "<=", 1.00, time_median("CuPy step", "split")),
     *(Bar(f"GPUPOOL_RECORD over none, {program}: median", "times", "<=", 1.05,
           time_median(f"{program}, recorded", "recording", "split"),
           time_note(f"{program}, recorded", "recording", "split"))
       for program in ("CuPy step", "PyTorch training")),
     Bar("four streams overlapping: throughput over the best of torch, async", "times", ">=", 0.97, throughput,
-        who_is_missing("kernels and copies on four streams", ("torch", "async"))),
-    Bar("pinned, window of 4, 4 KiB to 256 MiB", "ns", "<", 1000, pinned_most),
-    Bar("pinned: cached over live", "times", "<=", 2, pinned_cached),
+        missing_note("kernels and copies on four streams", ("torch", "async"))),
+    Bar("pinned, window of 4, 4 KiB to 256 MiB", "ns", "<", 1000, pinned_worst),
+    Bar("pinned: cached and pending over live", "times", "<=", 2, pinned_cached),
     Bar("malloc 1 GiB, kernel of 10 us, free, over hoisted", "times", "<=", 1.10, loop_over_hoisted, loop_note),
     *(Bar(f"traces, {kind}: peak reserved over peak live", "times", "<=", limit,
           lambda book, kind=kind: worst_trace(book, kind)) for kind, limit in (("split", 1.15), ("vmm", 1.05))),

@@ -29,7 +29,7 @@ struct bench_peer {
 
 extern const struct bench_peer bench_peer;
 
-enum { BENCH_THREADS_MAX = 64, BENCH_STREAMS_MAX = 64, BENCH_RING_SIZE = 256, BENCH_APART = 128 };
+enum { BENCH_THREADS_MAX = 64, BENCH_STREAMS_MAX = 64, BENCH_RING_SIZE = 256, BENCH_ALIGNMENT = 128 };
 
 /* A request to a player, parsed from a line of key=value words. */
 struct bench_request {
@@ -57,8 +57,8 @@ struct bench_draw {
 /* Blocks on their way from one thread to another. */
 struct bench_ring {
 	struct bench_slot slots[BENCH_RING_SIZE];
-	unsigned head __attribute__((aligned(BENCH_APART))); /* written by the producer */
-	unsigned tail __attribute__((aligned(BENCH_APART))); /* written by the consumer */
+	unsigned head __attribute__((aligned(BENCH_ALIGNMENT))); /* written by the producer */
+	unsigned tail __attribute__((aligned(BENCH_ALIGNMENT))); /* written by the consumer */
 };
 
 /*
@@ -66,12 +66,12 @@ struct bench_ring {
  * sharing between lanes would be measured as time of the peer.
  */
 struct bench_lane {
-	const struct bench_request *request __attribute__((aligned(BENCH_APART)));
+	const struct bench_request *request __attribute__((aligned(BENCH_ALIGNMENT)));
 	struct bench_slot *slots; /* the window or batch */
 	struct bench_ring *ring;
 	struct bench_draw *draws;  /* used again from the start after the last */
 	unsigned n_draws, n_drawn; /* the first is a power of two */
-	unsigned turn;
+	unsigned turn;             /* counts the uses of streams; in a handover 1 for the thread that frees */
 	uint64_t pairs;
 	double start_ns, end_ns, cpu_ns;
 	int error;

@@ -50,7 +50,7 @@ static const struct mode {
 
 static const unsigned lags[] = {0, 64, 1024};
 
-static void *or_die(void *memory)
+static void *check_memory(void *memory)
 {
 	if (!memory) {
 		fputs("bench_traces: out of memory\n", stderr);
@@ -75,7 +75,7 @@ static void grow_names(struct names *names)
 {
 	struct names larger = {.size = names->size ? names->size * 2 : 1024, .n = names->n};
 
-	larger.slots = or_die(calloc(larger.size, sizeof(*larger.slots)));
+	larger.slots = check_memory(calloc(larger.size, sizeof(*larger.slots)));
 	for (size_t i = 0; i < names->size; i++)
 		if (names->slots[i].address)
 			*slot_of(&larger, names->slots[i].address) = names->slots[i];
@@ -99,7 +99,7 @@ static void add_operation(struct trace *trace, struct operation operation)
 {
 	if (trace->n == trace->size) {
 		trace->size = trace->size * 2 + 1024;
-		trace->operations = or_die(realloc(trace->operations, trace->size * sizeof(*trace->operations)));
+		trace->operations = check_memory(realloc(trace->operations, trace->size * sizeof(*trace->operations)));
 	}
 	trace->operations[trace->n++] = operation;
 }
@@ -139,7 +139,7 @@ static bool read_trace(struct trace *trace)
 
 static void replay(struct gp_pool *pool, struct fake *fake, const struct trace *trace, unsigned lag)
 {
-	uint64_t *addresses = or_die(calloc(trace->n_names + 1, sizeof(*addresses)));
+	uint64_t *addresses = check_memory(calloc(trace->n_names + 1, sizeof(*addresses)));
 	struct gp_addrmap *map = fake->hook_arg;
 
 	for (size_t i = 0; i < trace->n; i++) {
@@ -189,11 +189,11 @@ static void run(const struct trace *trace, enum gp_kind kind, const struct mode 
 	gp_addrmap_init(&map);
 	gp_budget_init(&budget, GP_NO_LIMIT);
 	if (gp_pool_new(&options, &pool))
-		or_die(NULL);
+		check_memory(NULL);
 	gp_pool_set_overlap(pool, mode->overlap);
 	replay(pool, &fake, trace, lag);
 	gp_pool_stats(pool, &stats);
-	printf("%-20s %5u  %-7s %10.1f %7.3f %9" PRIu64 " %9" PRIu64 " %8" PRIu64 " %7" PRIu64 "\n", mode->name, lag,
+	printf("%-20s %5u  %-7s %10.1f %7.3f %9" PRIu64 " %9" PRIu64 " %9" PRIu64 " %10" PRIu64 "\n", mode->name, lag,
 		gp_kind_name(kind), (double)stats.peak_total_bytes / GP_MIB,
 		(double)stats.peak_total_bytes / (double)trace->peak_live_bytes,
 		stats.driver_allocs + stats.driver_frees, stats.hits, stats.fence_orders, stats.fence_waits);
@@ -217,8 +217,8 @@ int main(void)
 		return EXIT_FAILURE;
 	}
 	printf("%zu operations, peak live %.1f MiB\n", trace.n, (double)trace.peak_live_bytes / GP_MIB);
-	printf("%-20s %5s  %-7s %10s %7s %9s %9s %8s %7s\n", "mode", "lag", "kind", "peak MiB", "/ live", "driver",
-		"hits", "orders", "waits");
+	printf("%-20s %5s  %-7s %10s %7s %9s %9s %9s %10s\n", "mode", "lag", "kind", "peak MiB", "/ live", "driver",
+		"hits", "GPU waits", "host waits");
 	for (size_t m = 0; m < sizeof(modes) / sizeof(*modes); m++)
 		for (size_t l = 0; l < sizeof(lags) / sizeof(*lags); l++)
 			for (int kind = 0; kind < GP_N_KINDS; kind++)

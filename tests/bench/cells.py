@@ -7,7 +7,7 @@ import book as books
 from player import Cell, Group
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
-PATIENCE = 10  # on a machine with fewer processors than threads each thread waits for its turn
+DURATION_FACTOR = 10  # on a machine with fewer processors than threads each thread waits for its turn, so a run is longer
 
 
 def cell(pattern, size, name="", **request):
@@ -23,6 +23,6 @@ def thread_groups(patterns):
         for n in counts:
             request = {"live": 32} if pattern == "window" else {}
             what = cell(pattern, 64 * KIB, f", {n} threads", threads=n, streams=4, **request)
-            what.patience = PATIENCE
+            what.duration_factor = DURATION_FACTOR
             groups.append(Group("threads", [what]))
     return groups

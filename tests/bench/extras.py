@@ -34,8 +34,8 @@ def output_of(words, **more):
     except (subprocess.SubprocessError, OSError) as error:
         raise programs.Trouble(str(error)) from None
     if done.returncode:
-        said = done.stderr.splitlines() or [f"{words[0]} ended with {done.returncode}"]
-        raise programs.Trouble(said[-1])
+        messages = done.stderr.splitlines() or [f"{words[0]} ended with {done.returncode}"]
+        raise programs.Trouble(messages[-1])
     return done.stdout
 
 
@@ -79,13 +79,13 @@ class Watch:
     def __init__(self, stat, running):
         self.running, self.process, self.is_over = running, None, threading.Event()
         self.words = [stat, "status", "--json", "--watch", str(WATCH_S), str(running.process.pid)] if stat else None
-        self.thread = threading.Thread(target=self._ask)
+        self.thread = threading.Thread(target=self._request_status)
 
     @property
-    def how(self):
+    def description(self):
         return f"gpupool-stat --watch {WATCH_S}" if self.words else f"a status request every {WATCH_S} s"
 
-    def _ask(self):
+    def _request_status(self):
         while not self.is_over.wait(WATCH_S):
             self.running.status()
 
@@ -106,7 +106,7 @@ class Watch:
             self.process.kill()
             self.process.wait()
             if not alive:
-                raise programs.Trouble(f"{self.how} has ended with {self.process.returncode}")
+                raise programs.Trouble(f"{self.description} has ended with {self.process.returncode}")
         else:
             self.is_over.set()
             self.thread.join()
@@ -128,7 +128,7 @@ def watch(book, peer, stat, log, rounds, ms, key):
                 with_watch[nth] = player.turn(busy, cell, ms)[key]
     found = figure(paired_ratios(with_watch, without))
     book.value("watched every 10 ms: time of a pair", found.median, "of the time unwatched", low=found.low,
-               high=found.high, how=watching.how)
+               high=found.high, how=watching.description)
 
 
 def watched(peer, stat, name):
@@ -164,7 +164,7 @@ def recording_growth(book, peer, cells, log, ms):
             book.value(f"recording, {cell.name}: growth", name.stat().st_size / (2 * pairs), "B an event", pairs=pairs)
 
 
-def through_peer(book, stat, path, peer):
+def replay_through_peer(book, stat, path, peer):
     """Peak memory that another pool takes from the driver for the same allocations and frees."""
     if peer.why_missing:
         book.miss("traces", path.name, peer.name, peer.why_missing)
@@ -198,10 +198,10 @@ def traces(book, stat, folder, peers=()):
                 book.value(f"trace {path.name}, {run['pool']}: peak reserved over peak live", ratio, kind=run["pool"],
                            trace=path.name)
         for peer in peers:
-            through_peer(book, stat, path, peer)
+            replay_through_peer(book, stat, path, peer)
 
 
-def counted(running, found):
+def count_driver_calls(running, found):
     """
     Counts of driver calls, as a pair (so far, in the last run), of which one is None. gpupool counts all calls that it
     has made so far; the stub driver counts the calls of the last run.
@@ -222,8 +222,8 @@ def steady_calls(book, peer, cells, log, ms):
             stack.callback(running.close)
             for _ in range(3):
                 found = player.turn(running, cell, ms)
-            before, _ = counted(running, found)
+            before, _ = count_driver_calls(running, found)
             found = player.turn(running, cell, ms)
-            after, calls = counted(running, found)
+            after, calls = count_driver_calls(running, found)
             book.calls(cell.name, peer.name, found["pairs"],
                        calls or {name: after[name] - before[name] for name in after})

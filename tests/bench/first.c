@@ -17,7 +17,7 @@
 #include "api/gpupool.h"
 #include "tests/apps/cuda_min.h"
 
-enum { BLOCK = 1 << 20, OTHER = 48 << 20 };
+enum { BLOCK_BYTES = 1 << 20, RELEASED_BYTES = 48 << 20 };
 
 static struct {
 	__typeof__(&cuInit) init;
@@ -28,7 +28,7 @@ static struct {
 	__typeof__(&cuMemFree_v2) release;
 } driver;
 
-static void must(int r, const char *what)
+static void check(int r, const char *what)
 {
 	if (!r)
 		return;
@@ -65,7 +65,7 @@ static CUdeviceptr timed_alloc(const char *what, size_t bytes)
 	CUdeviceptr ptr = 0;
 	uint64_t start_ns = now_ns(), end_ns;
 
-	must(driver.alloc(&ptr, bytes), what);
+	check(driver.alloc(&ptr, bytes), what);
 	end_ns = now_ns();
 	printf("%s ns=%llu\n", what, (unsigned long long)(end_ns - start_ns));
 	return ptr;
@@ -75,12 +75,12 @@ static void timed_free(const char *what, CUdeviceptr ptr)
 {
 	uint64_t start_ns = now_ns(), end_ns;
 
-	must(driver.release(ptr), what);
+	check(driver.release(ptr), what);
 	end_ns = now_ns();
 	printf("%s ns=%llu\n", what, (unsigned long long)(end_ns - start_ns));
 }
 
-static void *wait_for_ever(void *unused)
+static void *wait_forever(void *unused)
 {
 	for (;;)
 		pause();
@@ -93,22 +93,22 @@ int main(void)
 	CUcontext primary;
 	pthread_t thread;
 
-	must(pthread_create(&thread, NULL, wait_for_ever, NULL), "pthread_create");
+	check(pthread_create(&thread, NULL, wait_forever, NULL), "pthread_create");
 	find_driver();
-	must(driver.init(0), "cuInit");
-	must(driver.retain(&primary, 0), "cuDevicePrimaryCtxRetain");
-	must(driver.set_current(primary), "cuCtxSetCurrent");
-	must(driver.synchronize(), "cuCtxSynchronize");
-	ptr = timed_alloc("first-allocation", BLOCK);
+	check(driver.init(0), "cuInit");
+	check(driver.retain(&primary, 0), "cuDevicePrimaryCtxRetain");
+	check(driver.set_current(primary), "cuCtxSetCurrent");
+	check(driver.synchronize(), "cuCtxSynchronize");
+	ptr = timed_alloc("first-allocation", BLOCK_BYTES);
 	timed_free("first-free", ptr);
-	ptr = timed_alloc("second-allocation", BLOCK);
+	ptr = timed_alloc("second-allocation", BLOCK_BYTES);
 	timed_free("second-free", ptr);
 	/* Memory freed in a no-cache scope goes back to the driver at once. */
 	(void)gpupool_no_cache_begin();
-	must(driver.alloc(&ptr, OTHER), "an allocation in a no-cache scope");
+	check(driver.alloc(&ptr, RELEASED_BYTES), "an allocation in a no-cache scope");
 	timed_free("first-release", ptr);
 	(void)gpupool_no_cache_end();
-	ptr = timed_alloc("allocation-after-it", 2 * OTHER);
-	timed_free("free-after-it", ptr);
+	ptr = timed_alloc("allocation-after-release", 2 * RELEASED_BYTES);
+	timed_free("free-after-release", ptr);
 	return EXIT_SUCCESS;
 }

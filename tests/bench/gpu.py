@@ -58,7 +58,7 @@ def step_build(options):
         peers.build_on_sim(options.sim)
     else:
         peers.build()
-    print(f"bench: library {peers.Place(options.sim).preload}")
+    print(f"bench: library {peers.Setup(options.sim).preload}")
 
 
 def step_part(options):
@@ -67,7 +67,7 @@ def step_part(options):
     print(f"{name}:", flush=True)
     book = books.Book(options.out / f"rows-{name}.jsonl")
     with (options.out / f"{name}.err").open("w") as log:
-        PARTS[name](book, peers.Place(options.sim), options, log)
+        PARTS[name](book, peers.Setup(options.sim), options, log)
     print(f"  {name} took {time.monotonic() - start:.0f} s", flush=True)
 
 
@@ -85,7 +85,7 @@ def tables(book):
     return lines
 
 
-def ended_lines(statuses):
+def incomplete_lines(statuses):
     for name, status in statuses.items():
         if status:
             reason = "ran out of time" if status in (124, 137) else f"ended with {status}"
@@ -99,9 +99,9 @@ def step_report(options):
         statuses[part_name(name)] = int(status)
     for name in statuses:
         book.rows += books.load(options.out / f"rows-{name}.jsonl").rows
-    judged, ended = bars.judge(book), list(ended_lines(statuses))
+    judged, incomplete = bars.judge(book), list(incomplete_lines(statuses))
     head = [SIMULATED] if options.sim else HEAD
-    text = [*head, "", *tables(book), *ended, *bars.format_bars(judged)]
+    text = [*head, "", *tables(book), *incomplete, *bars.format_bars(judged)]
     document = {"schema": SCHEMA, "is_simulated": bool(options.sim), "parts": statuses, "bars": judged,
                 "cells": books.summary(book), "rows": [row for row in book.rows if row["type"] != "sample"]}
     (options.out / "results.json").write_text(json.dumps(document, indent=1) + "\n")
@@ -113,7 +113,7 @@ def step_report(options):
         save(options, statuses)
     if options.bundle:
         gpu_test.bundle(options.out)
-    sys.exit(1 if ended else 0)
+    sys.exit(1 if incomplete else 0)
 
 
 def save(options, statuses):

@@ -31,61 +31,61 @@ def scaled(count, options, least=2):
     return max(least, round(count * options.scale))
 
 
-def stage(book, place, options, log, peers, ms=MS):
+def stage(book, setup, options, log, peers, ms=MS):
     # Times on the simulated GPU are meaningless, so one millisecond is enough to show that everything runs.
-    return Stage(book, peers, log, scaled(ROUNDS, options), 1 if place.is_sim else ms, options.peer,
+    return Stage(book, peers, log, scaled(ROUNDS, options), 1 if setup.is_sim else ms, options.peer,
                  options.before)
 
 
-def run_pairs(book, place, options, log):
+def run_pairs(book, setup, options, log):
     cells = [*(cell("pingpong", size) for size in (512, 64 * KIB, MIB)),
              *(cell("window", size, live=32) for size in UP_TO_1_MIB),
              *(cell("batch", 64 * KIB, f" of {n}", live=n) for n in (32, 1000))]
     large = [*(cell("pingpong", size) for size in (64 * MIB, GIB, 2 * GIB)), cell("window", 64 * MIB, live=32)]
-    peers = [*place.all(), *place.floor()]
-    stage(book, place, options, log, peers).run([Group("one thread", cells), Group("large blocks", large)])
+    peers = [*setup.all(), *setup.floor()]
+    stage(book, setup, options, log, peers).run([Group("one thread", cells), Group("large blocks", large)])
 
 
-def run_many(book, place, options, log):
-    n = 1000 if place.is_sim else 100000
+def run_many(book, setup, options, log):
+    n = 1000 if setup.is_sim else 100000
     cells = [cell("window", size, f", {n} live", live=n) for size in (512, 16 * KIB)]
-    stage(book, place, options, log, place.all()).run([Group("many live blocks", cells)])
+    stage(book, setup, options, log, setup.all()).run([Group("many live blocks", cells)])
 
 
-def run_threads(book, place, options, log):
+def run_threads(book, setup, options, log):
     groups = thread_groups((("window", (1, 4, 16)), ("handover", (2, 16))))
-    stage(book, place, options, log, place.all(), ms=2).run(groups)
+    stage(book, setup, options, log, setup.all(), ms=2).run(groups)
 
 
-def run_streams(book, place, options, log):
+def run_streams(book, setup, options, log):
     alive = [cell("pingpong", 64 * KIB, streams=4), *(cell("window", size, live=32, streams=4) for size in UP_TO_1_MIB)]
-    stage(book, place, options, log, place.all()).run([Group("four streams alive", alive)])
+    stage(book, setup, options, log, setup.all()).run([Group("four streams alive", alive)])
 
 
-def run_loops(book, place, options, log):
+def run_loops(book, setup, options, log):
     one = [cell("kernel", GIB, kernel_us=KERNEL_US), cell("hoisted", GIB, kernel_us=KERNEL_US, live=1)]
     four = [cell("kernel", 16 * MIB, kernel_us=KERNEL_US, streams=4),
             cell("hoisted", 16 * MIB, kernel_us=KERNEL_US, streams=4, live=4)]
     overlap = [cell("overlap", 4 * MIB, kernel_us=OVERLAP_US, streams=4)]
     # A pool may grow until its queue is full, so not all pools fit on one device with blocks of 1 GiB.
-    few = [peer for peer in place.all() if not peer.name.startswith("binned")]
-    stage(book, place, options, log, few, ms=LOOP_MS).run([Group("kernels on one stream", one)])
-    stage(book, place, options, log, place.all(), ms=LOOP_MS).run([
+    few = [peer for peer in setup.all() if not peer.name.startswith("binned")]
+    stage(book, setup, options, log, few, ms=LOOP_MS).run([Group("kernels on one stream", one)])
+    stage(book, setup, options, log, setup.all(), ms=LOOP_MS).run([
         Group("kernels on four streams", four), Group("kernels and copies on four streams", overlap)])
 
 
-def pinned_peers(place):
-    return [place.raw(), place.peer("split", "player_runtime_static", "split")]
+def pinned_peers(setup):
+    return [setup.raw(), setup.peer("split", "player_runtime_static", "split")]
 
 
-def run_pinned(book, place, options, log):
+def run_pinned(book, setup, options, log):
     """The cells for pinned memory, and the ratio of cached to live bytes while a window is live."""
-    cells = [cell("pinned", size, live=4) for size in (PINNED[:3] if place.is_sim else PINNED)]
-    stage(book, place, options, log, pinned_peers(place)).run([Group("pinned", cells)])
+    cells = [cell("pinned", size, live=4) for size in (PINNED[:3] if setup.is_sim else PINNED)]
+    stage(book, setup, options, log, pinned_peers(setup)).run([Group("pinned", cells)])
     for what in cells:
         with contextlib.ExitStack() as stack:
             directory = stack.enter_context(programs.private_dir())
-            running = player.start(pinned_peers(place)[1], directory, log)
+            running = player.start(pinned_peers(setup)[1], directory, log)
             stack.callback(running.close)
             player.turn(running, what, MS)
             pinned = (running.status() or {}).get("pinned") or {}
@@ -94,28 +94,28 @@ def run_pinned(book, place, options, log):
                 book.value(f"{what.name}: cached and pending over live", share)
 
 
-def run_steady(book, place, options, log):
+def run_steady(book, setup, options, log):
     cells = [cell("pingpong", GIB), *(cell("window", size, live=32) for size in (64 * KIB, 0)),
              cell("batch", 64 * KIB, " of 32", live=32), cell("window", 0, ", 4 streams alive", live=32, streams=4),
              cell("kernel", GIB, kernel_us=KERNEL_US),
              cell("overlap", 4 * MIB, ", 4 streams", kernel_us=OVERLAP_US, streams=4)]
-    for peer in (place.peer("split", "player_runtime_static", "split"),
-                 place.peer("split, shared", "player_runtime_shared", "split")):
-        extras.steady_calls(book, peer, cells, log, 1 if place.is_sim else LOOP_MS)
+    for peer in (setup.peer("split", "player_runtime_static", "split"),
+                 setup.peer("split, shared", "player_runtime_shared", "split")):
+        extras.steady_calls(book, peer, cells, log, 1 if setup.is_sim else LOOP_MS)
 
 
-def run_guest(book, place, options, log):
-    extras.startup(book, place.folder, place.preload, scaled(500, options, 20))
-    peer = place.peer("split", "player_runtime_static", "split")
+def run_guest(book, setup, options, log):
+    extras.startup(book, setup.folder, setup.preload, scaled(500, options, 20))
+    peer = setup.peer("split", "player_runtime_static", "split")
     cells = [cell("window", 64 * KIB, live=32), cell("window", 0, live=32)]
     with extras.recording(peer) as recording:
-        stage(book, place, options, log, [peer, recording]).run([Group("recording", cells)])
-    extras.watch(book, peer, place.stat, log, scaled(25, options, 3), 10 if place.is_sim else 100, "ns")
+        stage(book, setup, options, log, [peer, recording]).run([Group("recording", cells)])
+    extras.watch(book, peer, setup.stat, log, scaled(25, options, 3), 10 if setup.is_sim else 100, "ns")
 
 
-def run_first(book, place, options, log):
-    kinds = [place.peer(kind, "first", kind) for kind in ("none", "simple", "binned", "split", "vmm")]
-    extras.first_calls(book, [place.peer("raw", "first"), *kinds], scaled(20, options))
+def run_first(book, setup, options, log):
+    kinds = [setup.peer(kind, "first", kind) for kind in ("none", "simple", "binned", "split", "vmm")]
+    extras.first_calls(book, [setup.peer("raw", "first"), *kinds], scaled(20, options))
 
 
 COSTS = {
@@ -125,19 +125,19 @@ COSTS = {
 }
 
 
-def run_costs(book, place, options, log):
+def run_costs(book, setup, options, log):
     """The cost of each optional feature, compared with the same process without any of them."""
     def peer(name, variables=None):
-        return place.peer(name, "player_runtime_static", "split", variables)
+        return setup.peer(name, "player_runtime_static", "split", variables)
 
     cells = [cell("window", 64 * KIB, live=32), cell("window", 0, live=32)]
     four = [cell("window", 0, ", 4 streams", live=32, streams=4),
             cell("kernel", MIB, ", 4 streams", kernel_us=KERNEL_US, streams=4)]
     with extras.recording(peer("split alone"), "recording") as recording:
         peers = [peer("split alone"), *(peer(name, variables) for name, variables in COSTS.items()), recording,
-                 extras.watched(peer("split alone"), place.stat, "watched")]
-        stage(book, place, options, log, peers, ms=LOOP_MS).run([Group("costs", cells), Group("costs", four)])
-    extras.recording_growth(book, peer("split"), [*cells, *four], log, 1 if place.is_sim else LOOP_MS)
+                 extras.watched(peer("split alone"), setup.stat, "watched")]
+        stage(book, setup, options, log, peers, ms=LOOP_MS).run([Group("costs", cells), Group("costs", four)])
+    extras.recording_growth(book, peer("split"), [*cells, *four], log, 1 if setup.is_sim else LOOP_MS)
 
 
 # Programs.
@@ -163,13 +163,13 @@ def run_once(book, group, nth, players, windows):
                   "cpu_ns": statistics.median(turn["cpu_ns"] for turn in turns)}
         if status:
             result["pool_peak"] = ctl.device_sum(status, "peak_total_bytes")
-            result["beside"] = running.bytes_beside(TORCH_ALLOCATOR)
+            result["beside"] = running.bytes_of_other_libraries(TORCH_ALLOCATOR)
         book.sample(group, PROGRAM, name, nth, result)
 
 
 def run_programs(book, options, log, group, peers, runs=RUNS, windows=WINDOWS):
     """Pairs of runs: in each, all programs start anew, side by side, and then take turns."""
-    left = player.asked_for(peers, options.peer, lambda name, why: book.miss(group, "", name, why))
+    left = player.select_peers(peers, options.peer, lambda name, why: book.miss(group, "", name, why))
     for nth in range(scaled(runs, options)):
         with contextlib.ExitStack() as stack:
             directory = stack.enter_context(programs.private_dir())
@@ -181,22 +181,22 @@ def run_programs(book, options, log, group, peers, runs=RUNS, windows=WINDOWS):
             left = [peer for peer in left if peer.name in players]
 
 
-def torch_peers(place):
+def torch_peers(setup):
     off = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
     own = [("own", {}), ("expandable", {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}),
            ("async", {"PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"})]
-    return [*(place.script(name, "torch", "play_torch.py", variables=variables) for name, variables in own),
-            *(place.script(kind, "torch", "play_torch.py", kind, variables=off) for kind in ("split", "vmm"))]
+    return [*(setup.script(name, "torch", "play_torch.py", variables=variables) for name, variables in own),
+            *(setup.script(kind, "torch", "play_torch.py", kind, variables=off) for kind in ("split", "vmm"))]
 
 
-def run_torch(book, place, options, log):
-    run_programs(book, options, log, "PyTorch training", torch_peers(place))
+def run_torch(book, setup, options, log):
+    run_programs(book, options, log, "PyTorch training", torch_peers(setup))
 
 
-def run_memory(book, place, options, log):
+def run_memory(book, setup, options, log):
     """Each program alone, so that the memory in use on the device belongs to it."""
     group = "PyTorch training, alone"
-    for peer in player.asked_for(torch_peers(place), options.peer, lambda name, why: book.miss(group, "", name, why)):
+    for peer in player.select_peers(torch_peers(setup), options.peer, lambda name, why: book.miss(group, "", name, why)):
         for nth in range(scaled(3, options)):
             with contextlib.ExitStack() as stack:
                 directory = stack.enter_context(programs.private_dir())
@@ -213,44 +213,44 @@ def run_memory(book, place, options, log):
                 status = running.status()
                 if status:
                     found["pool_peak"] = ctl.device_sum(status, "peak_total_bytes")
-                    found["beside"] = running.bytes_beside(TORCH_ALLOCATOR)
+                    found["beside"] = running.bytes_of_other_libraries(TORCH_ALLOCATOR)
                 found["outside_peak"] = memory.peak()
                 book.sample(group, PROGRAM, peer.name, nth, found)
 
 
-def run_cupy(book, place, options, log):
-    peers = [place.script("own", "cupy", "play_cupy.py"),
-             place.script("async", "cupy", "play_cupy.py", words=["async"]),
-             *(place.script(kind, "cupy", "play_cupy.py", kind, ["none"]) for kind in ("split", "vmm"))]
+def run_cupy(book, setup, options, log):
+    peers = [setup.script("own", "cupy", "play_cupy.py"),
+             setup.script("async", "cupy", "play_cupy.py", words=["async"]),
+             *(setup.script(kind, "cupy", "play_cupy.py", kind, ["none"]) for kind in ("split", "vmm"))]
     run_programs(book, options, log, "CuPy step", peers, windows=SHORT_WINDOWS)
 
 
-def run_jax(book, place, options, log):
+def run_jax(book, setup, options, log):
     """
     Steps of JAX. Its allocator "platform" asks the driver each time, by a function that gpupool counts and passes
     through.
     """
     quiet = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
     platform = {**quiet, "XLA_PYTHON_CLIENT_ALLOCATOR": "platform"}
-    peers = [place.script("own", "jax", "play_jax.py", variables=quiet),
-             place.script("platform", "jax", "play_jax.py", variables=platform),
-             place.script("platform, split", "jax", "play_jax.py", "split", variables=platform)]
+    peers = [setup.script("own", "jax", "play_jax.py", variables=quiet),
+             setup.script("platform", "jax", "play_jax.py", variables=platform),
+             setup.script("platform, split", "jax", "play_jax.py", "split", variables=platform)]
     run_programs(book, options, log, "JAX step", peers, 7)
 
 
-def run_recorded(book, place, options, log):
+def run_recorded(book, setup, options, log):
     """Whole programs, each without and with GPUPOOL_RECORD."""
     off = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
-    cupy = place.script("split", "cupy", "play_cupy.py", "split", ["none"])
-    torch = place.script("split", "torch", "play_torch.py", "split", variables=off)
+    cupy = setup.script("split", "cupy", "play_cupy.py", "split", ["none"])
+    torch = setup.script("split", "torch", "play_torch.py", "split", variables=off)
     for group, peer, runs, windows in (("CuPy step, recorded", cupy, RUNS, SHORT_WINDOWS),
                                        ("PyTorch training, recorded", torch, 5, WINDOWS)):
         with extras.recording(peer, "recording") as recording:
             run_programs(book, options, log, group, [peer, recording], runs, windows)
 
 
-def run_traces(book, place, options, log):
-    extras.traces(book, place.stat, programs.ROOT / "tests" / "traces", place.torch_pools())
+def run_traces(book, setup, options, log):
+    extras.traces(book, setup.stat, programs.ROOT / "tests" / "traces", setup.torch_pools())
 
 
 PARTS = {

@@ -89,18 +89,18 @@ void *gpu_work_stream(unsigned n)
 
 int gpu_work_contexts(unsigned n)
 {
-	CUcontext made;
+	CUcontext created;
 	CUdeviceptr block;
 	int error = CUDA_SUCCESS;
 
 	if (!HAS(cuCtxCreate_v2) || !HAS(cuMemAlloc_v2) || !HAS(cuCtxPopCurrent_v2))
 		return CUDA_ERROR_NOT_FOUND;
 	for (; n_contexts < n && !error; n_contexts++) {
-		error = driver.cuCtxCreate_v2(&made, 0, 0);
+		error = driver.cuCtxCreate_v2(&created, 0, 0);
 		if (!error)
 			error = driver.cuMemAlloc_v2(&block, CONTEXT_BLOCK);
 		if (!error)
-			error = driver.cuCtxPopCurrent_v2(&made);
+			error = driver.cuCtxPopCurrent_v2(&created);
 	}
 	return error;
 }

@@ -8,8 +8,8 @@ Usage: instructions.py --library LIBRARY --programs DIR --runtime DIR [--other L
 Counts the instructions of a cudaMalloc and of a cudaFree under the library, over the driver that does nothing, with
 valgrind's callgrind: of a hit and a miss, through a static and a shared runtime. With the same compiler and C library a
 count, unlike a time, depends little on the machine and its load, so two versions can be compared on a busy machine. It
-leaves out what an instruction costs: an atomic exchange counts 1, and so does a system call. Each figure is the least
-of some runs, since a run that is interrupted for long seems to have a GPU that lags.
+leaves out what an instruction costs: an atomic exchange counts 1, and so does a system call. Each figure is the
+smallest of several runs, since the library does more work in a run that is interrupted for long.
 """
 
 import argparse

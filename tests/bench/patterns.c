@@ -9,7 +9,7 @@
 
 #include "gpu_work.h"
 
-enum { STEP_MAX = 256, CHECKS = 32, SIZE_BITS_MIN = 9, SIZE_BITS = 11, COPY_SHARE = 4 };
+enum { STEP_MAX = 256, CLOCK_READS = 32, SIZE_BITS_MIN = 9, SIZE_BITS = 11, COPY_SHARE = 4 };
 enum { DRAWS_MIN = 1 << 15, DRAWS_PER_SLOT = 8 };
 
 static uint64_t next_random(uint64_t *random)
@@ -294,7 +294,7 @@ void bench_lane_run(struct bench_lane *lane, const struct bench_pattern *pattern
 	do {
 		lane->pairs += pattern->step(lane, n);
 		now = now_ns(CLOCK_MONOTONIC);
-		if (now - last < ns / CHECKS && n < STEP_MAX)
+		if (now - last < ns / CLOCK_READS && n < STEP_MAX)
 			n *= 2;
 		last = now;
 	} while ((now - start < ns || waits_for_other(lane, pattern)) && !lane->error);

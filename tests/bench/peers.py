@@ -78,22 +78,23 @@ def rmm_flags():
             *(f"-Wl,-rpath,{path}" for path in libraries), *runtime_flags("shared")]
 
 
-def is_fresh(target, how):
+def built_command(target, command_file):
+    """The command that built the target, or "" if a source is newer than the target."""
     sources = [path for path in HERE.iterdir() if path.suffix in (".c", ".cpp", ".cu", ".h")]
     if not target.exists() or target.stat().st_mtime <= max(path.stat().st_mtime for path in sources):
-        return False
-    return how.exists() and how.read_text()
+        return ""
+    return command_file.read_text() if command_file.exists() else ""
 
 
 def compile_to(target, words):
     """
     Compiles the target, unless it is up to date and was built by the same command (with the same PyTorch, for example).
     """
-    how = target.with_name(f"{target.name}.how")
+    command_file = target.with_name(f"{target.name}.command")
     words = [str(word) for word in (*words, "-O2", "-D_GNU_SOURCE", f"-I{programs.ROOT}", "-o", target)]
-    if is_fresh(target, how) != " ".join(words):
+    if built_command(target, command_file) != " ".join(words):
         programs.run_tool(words, programs.WORK / "log" / f"bench-{target.name}.log")
-        how.write_text(" ".join(words))
+        command_file.write_text(" ".join(words))
 
 
 def objects():
@@ -116,7 +117,7 @@ RECIPES = {
     "player_rmm": ("peer_rmm.cpp", ["c++", "-std=c++20"], rmm_flags),
     "trace_torch": ("trace_torch.cpp", ["c++", "-std=c++20"], torch_flags),
 }
-PLAYED = {"trace_torch": [HERE / "peer_torch.cpp"]}  # linked instead of the shared objects
+LINKED = {"trace_torch": [HERE / "peer_torch.cpp"]}  # linked instead of the shared objects
 ON_SIM = ("player_torch", "trace_torch")  # not in a Meson build, because they need PyTorch
 OTHERS = ("first", "startup", "nothing")
 
@@ -124,7 +125,7 @@ OTHERS = ("first", "startup", "nothing")
 def build_player(target, common, *where):
     source, compiler, flags = RECIPES[target.name]
     compiler = compiler or [programs.find_nvcc(), "-std=c++17"]
-    compile_to(target, [*compiler, HERE / source, *PLAYED.get(target.name, common), *flags(*where), "-ldl",
+    compile_to(target, [*compiler, HERE / source, *LINKED.get(target.name, common), *flags(*where), "-ldl",
                         "-lpthread"])
 
 
@@ -147,7 +148,7 @@ def build_players(targets, *where):
     return reasons
 
 
-def keep_reasons(reasons, path):
+def store_reasons(reasons, path):
     for name, why in reasons.items():
         print(f"bench: no {name}: {why}", flush=True)
     path.write_text(json.dumps(reasons))
@@ -162,7 +163,7 @@ def build():
         programs.broken_library()
     except (programs.Trouble, OSError) as trouble:
         reasons[FLOOR] = first_error(trouble)
-    keep_reasons(reasons, REASONS)
+    store_reasons(reasons, REASONS)
 
 
 def build_on_sim(sim):
@@ -175,15 +176,15 @@ def build_on_sim(sim):
         reasons = build_players([folder / "bench" / name for name in ON_SIM], folder / "sim")
     except programs.Trouble as trouble:
         reasons = dict.fromkeys(ON_SIM, str(trouble))
-    keep_reasons(reasons, folder / "bench" / REASONS.name)
+    store_reasons(reasons, folder / "bench" / REASONS.name)
 
 
 def load_reasons(path):
     return json.loads(path.read_text()) if path.exists() else {}
 
 
-class Place:
-    """Players and their environment: for a GPU, or for the simulated GPU of a Meson build."""
+class Setup:
+    """The players with their environment: for a GPU, or for the simulated GPU of a Meson build."""
 
     def __init__(self, sim=None):
         self.is_sim = sim is not None

@@ -10,13 +10,13 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "gpu"))
 
 
-def say(text):
+def print_line(text):
     print(text, flush=True)
 
 
-def serve(step, wait, steps, tell=lambda: {}):
-    """step(i) submits work, wait() waits for all of it, tell() returns further results as numbers."""
-    say("ready")
+def serve(step, wait, steps, more_results=lambda: {}):
+    """step(i) submits work, wait() waits for all of it, more_results() returns further results as numbers."""
+    print_line("ready")
     for _ in sys.stdin:
         wait()
         start, cpu = time.perf_counter_ns(), time.process_time_ns()
@@ -24,5 +24,5 @@ def serve(step, wait, steps, tell=lambda: {}):
             step(i)
         wait()
         ns, cpu_ns = time.perf_counter_ns() - start, time.process_time_ns() - cpu
-        more = "".join(f" {key}={value}" for key, value in tell().items() if value is not None)
-        say(f"pair ns={ns / steps:.1f} cpu_ns={cpu_ns / steps:.1f} pairs={steps}{more}")
+        more = "".join(f" {key}={value}" for key, value in more_results().items() if value is not None)
+        print_line(f"pair ns={ns / steps:.1f} cpu_ns={cpu_ns / steps:.1f} pairs={steps}{more}")

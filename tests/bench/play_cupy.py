@@ -20,13 +20,13 @@ def main():
     def chain_step(_):
         last["sum"] = step()
 
-    def tell():
+    def more_results():
         own = None if words else cupy.get_default_memory_pool().total_bytes()
         return {"answer": repr(float(last["sum"])), "own_peak": own}
 
     for i in range(work_cupy.WARM_UP):
         chain_step(i)
-    play.serve(chain_step, cupy.cuda.Device().synchronize, work_cupy.STEPS, tell)
+    play.serve(chain_step, cupy.cuda.Device().synchronize, work_cupy.STEPS, more_results)
 
 
 main()

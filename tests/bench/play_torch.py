@@ -15,14 +15,14 @@ def main():
     def training_step(i):
         last["loss"] = step(i)
 
-    def tell():
+    def more_results():
         stats = work_torch.own_stats()
         return {"answer": f"{last['loss'].item():.6f}", "own_peak": stats.get("reserved_bytes.all.peak") or None,
                 "own_used": stats.get("allocated_bytes.all.peak") or None}
 
     for i in range(work_torch.WARM_UP):
         training_step(i)
-    play.serve(training_step, torch.cuda.synchronize, work_torch.STEPS, tell)
+    play.serve(training_step, torch.cuda.synchronize, work_torch.STEPS, more_results)
 
 
 main()

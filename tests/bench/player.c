@@ -61,10 +61,10 @@ static void *worker(void *arg)
 }
 
 /* Zeroed host memory that shares no cache line with other memory; NULL if there is none. */
-static void *alloc_apart(size_t n, size_t bytes)
+static void *alloc_aligned(size_t n, size_t bytes)
 {
-	size_t size = (n * bytes + BENCH_APART - 1) / BENCH_APART * BENCH_APART;
-	void *memory = aligned_alloc(BENCH_APART, size);
+	size_t size = (n * bytes + BENCH_ALIGNMENT - 1) / BENCH_ALIGNMENT * BENCH_ALIGNMENT;
+	void *memory = aligned_alloc(BENCH_ALIGNMENT, size);
 
 	return memory ? memset(memory, 0, size) : NULL;
 }
@@ -147,7 +147,7 @@ static bool fill_held(struct bench_lane *lane, unsigned held, unsigned cached)
 
 static bool fill_window(struct bench_lane *lane)
 {
-	lane->slots = alloc_apart(session.request.live, sizeof(*lane->slots));
+	lane->slots = alloc_aligned(session.request.live, sizeof(*lane->slots));
 	if (!lane->slots)
 		return false;
 	for (unsigned i = 0; i < session.request.live; i++)
@@ -159,7 +159,7 @@ static bool fill_window(struct bench_lane *lane)
 static bool make_lanes(void)
 {
 	session.n_lanes = session.request.threads > 1 ? session.request.threads : 1;
-	session.lanes = alloc_apart(session.n_lanes, sizeof(*session.lanes));
+	session.lanes = alloc_aligned(session.n_lanes, sizeof(*session.lanes));
 	if (!session.lanes)
 		return false;
 	for (unsigned i = 0; i < session.n_lanes; i++) {
@@ -167,14 +167,14 @@ static bool make_lanes(void)
 
 		*lane = (struct bench_lane){
 			.request = &session.request, .n_draws = bench_draws_for(session.request.live)};
-		lane->draws = alloc_apart(lane->n_draws, sizeof(*lane->draws));
+		lane->draws = alloc_aligned(lane->n_draws, sizeof(*lane->draws));
 		if (!lane->draws)
 			return false;
 		bench_lane_draw(lane, SEED + i);
 		if (session.pattern->is_handed_over) {
 			lane->turn = i % 2;
 			lane->ring = lane->turn ? session.lanes[i - 1].ring
-						: aligned_alloc(BENCH_APART, sizeof(struct bench_ring));
+						: aligned_alloc(BENCH_ALIGNMENT, sizeof(struct bench_ring));
 			if (!lane->ring)
 				return false;
 			lane->ring->head = lane->ring->tail = 0;

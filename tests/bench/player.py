@@ -44,10 +44,10 @@ class Cell:
     name: str
     request: dict
     series: str = ""
-    patience: int = 1  # factor by which a run may take longer than others
+    duration_factor: int = 1  # factor by which a run lasts longer than those of other cells
 
     def line(self, ms):
-        ms *= self.patience
+        ms *= self.duration_factor
         words = [f"{key}={value}" for key, value in self.request.items() if key != "pattern"]
         return " ".join([self.request["pattern"], *words, f"ms={ms:g}"])
 
@@ -99,7 +99,7 @@ class Player:
         except (OSError, ValueError):
             return None
 
-    def bytes_beside(self, allocator):
+    def bytes_of_other_libraries(self, allocator):
         """
         Device memory that libraries other than the program's allocator got from the driver themselves. The program's
         figures of its own pool do not include it.
@@ -196,13 +196,13 @@ def check_kind(player):
 def turn(player, cell, ms, seconds=None):
     """Runs a cell once, and returns the player's results as numbers; raises Trouble if it fails."""
     with player.peer.around(player):
-        word, pairs = player.ask(cell.line(ms), seconds or SET_UP_S + ms * cell.patience / 1000)
+        word, pairs = player.ask(cell.line(ms), seconds or SET_UP_S + ms * cell.duration_factor / 1000)
     if word == "error":
         raise programs.Trouble(f"{pairs.get('what')}, error {pairs.get('code')}".replace("_", " "))
     return {key: value if key == "answer" else float(value) for key, value in pairs.items()}
 
 
-def asked_for(peers, names, miss):
+def select_peers(peers, names, miss):
     """The named peers, or all if no names are given; calls miss(name, why) for unknown names."""
     if not names:
         return list(peers)
@@ -237,7 +237,7 @@ class Stage:
             self.book.miss(group.name, "", name, why)
 
         directory = stack.enter_context(programs.private_dir())
-        peers = asked_for(self.peers, self.names, miss)
+        peers = select_peers(self.peers, self.names, miss)
         peers = with_before(peers, self.before) if self.before else peers
         players = start_all(peers, directory, self.log, miss)
         for found in players.values():

@@ -26,9 +26,9 @@
 enum {
 	CLASS_MIN = 9, /* 512 bytes, the smallest block of the driver */
 	CLASS_MAX = 39,
-	CLASS_BITS = 42, /* width of the addresses of a class */
-	STACK_SIZE = 256,
-	CONTEXTS_MAX = 8, /* addresses that one thread can push */
+	CLASS_BITS = 42,  /* width of the addresses of a class */
+	STACK_SIZE = 256, /* free addresses of a class that a thread keeps */
+	CONTEXTS_MAX = 8, /* contexts that one thread can push */
 	DEVICE_GIB = 140,
 };
 
@@ -43,8 +43,8 @@ static struct CUctx_st primary = {1};
 static _Atomic unsigned long long last_id = 1;
 static _Atomic uint64_t next_index[CLASS_MAX + 1];
 
-/* The data of a thread; own() returns them. */
-struct own {
+/* The data of a thread; this_thread() returns them. */
+struct thread_data {
 	CUcontext contexts[CONTEXTS_MAX];
 	unsigned n_contexts;
 	uint64_t n_calls[STUB_N_CALLS];
@@ -57,29 +57,29 @@ struct own {
 /*
  * Only a pointer: a library that is opened late gets little of the static TLS space, which is reached without a call.
  */
-static _Thread_local struct own *own_or_null __attribute__((tls_model("initial-exec")));
+static _Thread_local struct thread_data *this_thread_or_null __attribute__((tls_model("initial-exec")));
 
-static __attribute__((noinline)) struct own *own_new(void)
+static __attribute__((noinline)) struct thread_data *this_thread_new(void)
 {
-	own_or_null = calloc(1, sizeof(*own_or_null));
-	if (!own_or_null)
+	this_thread_or_null = calloc(1, sizeof(*this_thread_or_null));
+	if (!this_thread_or_null)
 		abort();
-	return own_or_null;
+	return this_thread_or_null;
 }
 
-static struct own *own(void)
+static struct thread_data *this_thread(void)
 {
-	return own_or_null ? own_or_null : own_new();
+	return this_thread_or_null ? this_thread_or_null : this_thread_new();
 }
 
 uint64_t stub_calls(enum stub_call call)
 {
-	return own()->n_calls[call];
+	return this_thread()->n_calls[call];
 }
 
 static CUresult count(enum stub_call call)
 {
-	own()->n_calls[call]++;
+	this_thread()->n_calls[call]++;
 	return CUDA_SUCCESS;
 }
 
@@ -88,34 +88,34 @@ static unsigned class_of(size_t bytes)
 	return bytes <= 1 << CLASS_MIN ? CLASS_MIN : 64 - (unsigned)__builtin_clzll(bytes - 1);
 }
 
-static uint64_t take(size_t bytes)
+static uint64_t take_address(size_t bytes)
 {
 	unsigned class = class_of(bytes);
 
-	if (own()->free[class].n)
-		return own()->free[class].addresses[--own()->free[class].n];
+	if (this_thread()->free[class].n)
+		return this_thread()->free[class].addresses[--this_thread()->free[class].n];
 	return ((uint64_t) class << CLASS_BITS) + (atomic_fetch_add(&next_index[class], 1) << class);
 }
 
-static void give(uint64_t address)
+static void release_address(uint64_t address)
 {
 	unsigned class = (address & ~HOST_BIT) >> CLASS_BITS;
 
-	if (own()->free[class].n < STACK_SIZE)
-		own()->free[class].addresses[own()->free[class].n++] = address & ~HOST_BIT;
+	if (this_thread()->free[class].n < STACK_SIZE)
+		this_thread()->free[class].addresses[this_thread()->free[class].n++] = address & ~HOST_BIT;
 }
 
 /* Memory. */
 
 CUresult cuMemAlloc_v2(CUdeviceptr *ptr, size_t bytes)
 {
-	*ptr = take(bytes);
+	*ptr = take_address(bytes);
 	return count(STUB_MEMORY);
 }
 
 CUresult cuMemFree_v2(CUdeviceptr ptr)
 {
-	give(ptr);
+	release_address(ptr);
 	return count(STUB_MEMORY);
 }
 
@@ -131,13 +131,13 @@ CUresult cuMemFreeAsync(CUdeviceptr ptr, CUstream stream)
 
 CUresult cuMemHostAlloc(void **ptr, size_t bytes, unsigned flags)
 {
-	*ptr = (void *)(uintptr_t)(take(bytes) | HOST_BIT);
+	*ptr = (void *)(uintptr_t)(take_address(bytes) | HOST_BIT);
 	return count(STUB_MEMORY);
 }
 
 CUresult cuMemFreeHost(void *ptr)
 {
-	give((uintptr_t)ptr);
+	release_address((uintptr_t)ptr);
 	return count(STUB_MEMORY);
 }
 
@@ -151,29 +151,29 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 
 CUresult cuCtxGetCurrent(CUcontext *ctx)
 {
-	*ctx = own()->n_contexts ? own()->contexts[own()->n_contexts - 1] : NULL;
+	*ctx = this_thread()->n_contexts ? this_thread()->contexts[this_thread()->n_contexts - 1] : NULL;
 	return count(STUB_CURRENT);
 }
 
 CUresult cuCtxPushCurrent_v2(CUcontext ctx)
 {
-	if (own()->n_contexts == CONTEXTS_MAX)
+	if (this_thread()->n_contexts == CONTEXTS_MAX)
 		return CUDA_ERROR_INVALID_VALUE;
-	own()->contexts[own()->n_contexts++] = ctx;
+	this_thread()->contexts[this_thread()->n_contexts++] = ctx;
 	return count(STUB_OTHER);
 }
 
 CUresult cuCtxPopCurrent_v2(CUcontext *ctx)
 {
-	if (!own()->n_contexts)
+	if (!this_thread()->n_contexts)
 		return CUDA_ERROR_INVALID_CONTEXT;
-	*ctx = own()->contexts[--own()->n_contexts];
+	*ctx = this_thread()->contexts[--this_thread()->n_contexts];
 	return count(STUB_OTHER);
 }
 
 CUresult cuCtxSetCurrent(CUcontext ctx)
 {
-	own()->n_contexts -= own()->n_contexts != 0;
+	this_thread()->n_contexts -= this_thread()->n_contexts != 0;
 	return cuCtxPushCurrent_v2(ctx);
 }
 

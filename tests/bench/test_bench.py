@@ -166,7 +166,7 @@ class BarsTest(Quiet):
         self.assertEqual(self.judged(self.of_windows(split=61), what)["verdict"], "NOT REACHED")
 
     def test_the_best_peer_is_compared_and_absent_peers_are_named(self):
-        row = self.judged(self.of_windows(split=10, cub=90, torch=45), "the same: best peer over gpupool")
+        row = self.judged(self.of_windows(split=10, cub=90, torch=45), "window of 32, up to 1 MiB, one thread: best peer over gpupool")
         self.assertEqual((row["value"], row["verdict"]), (4.5, "reached"))
         self.assertEqual(row["note"], "not compared with async, torch expandable, torch async, rmm")
 
@@ -201,7 +201,7 @@ class BarsTest(Quiet):
             self.assertEqual(self.judged(book, what)["verdict"], verdict)
 
 
-    def test_traces_are_compared_with_another_pool_and_the_worst_counts(self):
+    def test_traces_are_compared_with_another_pool_and_the_worst_ratio_counts(self):
         what = "traces, vmm: that ratio over PyTorch's expandable segments"
         for ours, theirs, verdict, value in [
                 ({"a": 9.0}, {"b": 1.0}, "not measured", None),
@@ -228,14 +228,14 @@ class PlayersTest(Quiet):
             running = player.start(peer, directory, log)
             with contextlib.closing(running):
                 player.turn(running, Cell("many", {"pattern": "window", "bytes": 65536, "live": 32}), 1)
-                held = running.bytes_beside("no such library")
+                held = running.bytes_of_other_libraries("no such library")
                 self.assertGreater(held, 0)
-                self.assertEqual(running.bytes_beside("player"), 0)
+                self.assertEqual(running.bytes_of_other_libraries("player"), 0)
 
     def test_peers_take_turns_over_the_stub_driver(self):
         words = [PROGRAMS / "player_driver"]
         peers = [Peer("raw", words, variables=STUB), Peer("split", words, LIBRARY, STUB, kind="split")]
-        handover = Cell("handover", {"pattern": "handover", "bytes": 512, "threads": 2}, patience=20)
+        handover = Cell("handover", {"pattern": "handover", "bytes": 512, "threads": 2}, duration_factor=20)
         book = self.play([CELL, handover], peers)
         self.assertEqual(books.missing_lines(book), [])
         order = [(row["round"], row["peer"]) for row in book.samples() if row["cell"] == CELL.name]
@@ -318,7 +318,7 @@ print(f"peak reserved={held['allocate'] * int(os.environ['TIMES'])} allocated={h
                      Peer("full", ["sh", "-c", "echo at first >&2; echo no memory >&2; exit 3"]),
                      Peer("silent", ["true"]), Peer("gone", ["/nowhere/trace"]),
                      Peer("absent", [], why_missing="needs a GPU")):
-            extras.through_peer(book, STAT, TRACES / "cupy.txt.gz", peer)
+            extras.replay_through_peer(book, STAT, TRACES / "cupy.txt.gz", peer)
         self.assertEqual(book.value_of("trace cupy.txt.gz, other: peak reserved over peak allocated"), 3)
         missed = {row["peer"]: row["why"] for row in book.rows if row["type"] == "miss"}
         self.assertEqual(list(missed), ["broken", "full", "silent", "gone", "absent"])
@@ -341,7 +341,7 @@ print(f"peak reserved={held['allocate'] * int(os.environ['TIMES'])} allocated={h
 
     def test_only_the_named_peers_run_and_an_unknown_name_is_reported(self):
         missed = []
-        found = player.asked_for([Peer("raw", "a"), Peer("split", "b")], ["split", "splt"],
+        found = player.select_peers([Peer("raw", "a"), Peer("split", "b")], ["split", "splt"],
                                  lambda *words: missed.append(words))
         self.assertEqual([peer.name for peer in found], ["split"])
         self.assertEqual(missed, [("splt", "unknown peer in this part")])
