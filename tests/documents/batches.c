@@ -15,7 +15,7 @@
 #include "tests/apps/kernels.h"
 #include "tests/preload/app.h"
 
-enum { BATCHES = 64, STREAMS = 2, ODD_WORDS = 3, BLOCKS = 512, THREADS = 256 };
+enum { BATCHES = 64, STREAMS = 2, WRONG_WORDS = 3, BLOCKS = 512, THREADS = 256 };
 
 struct batch {
 	CUstream stream;
@@ -54,7 +54,7 @@ static void load(uint32_t *data, uint64_t words, unsigned number)
 {
 	for (uint64_t i = 0; i < words; i++)
 		data[i] = number;
-	for (uint64_t i = 0; i < ODD_WORDS && number % 2; i++)
+	for (uint64_t i = 0; i < WRONG_WORDS && number % 2; i++)
 		data[i * 1000] = ~number;
 }
 
@@ -96,7 +96,7 @@ static uint64_t collect(struct batch *batch)
 static void run(size_t bytes)
 {
 	struct batch batches[STREAMS];
-	size_t before, most = 0, early = 0;
+	size_t before, peak = 0, early = 0;
 	uint64_t n_wrong = 0, start_ns;
 
 	start();
@@ -110,13 +110,13 @@ static void run(size_t bytes)
 		if (i >= STREAMS)
 			n_wrong += collect(&batches[i % STREAMS]);
 		in_use = submit(&batches[i % STREAMS], i, bytes) - before;
-		most = in_use > most ? in_use : most;
-		early = i < BATCHES / 8 ? most : early;
+		peak = in_use > peak ? in_use : peak;
+		early = i < BATCHES / 8 ? peak : early;
 	}
 	for (int i = 0; i < STREAMS; i++)
 		n_wrong += collect(&batches[i]);
-	printf("batches n=%d bytes=%zu odd=%llu early_bytes=%zu most_bytes=%zu ns=%llu\n", BATCHES, bytes,
-		(unsigned long long)n_wrong, early, most, (unsigned long long)(app_now_ns() - start_ns));
+	printf("batches n=%d bytes=%zu wrong=%llu early_bytes=%zu peak_bytes=%zu ns=%llu\n", BATCHES, bytes,
+		(unsigned long long)n_wrong, early, peak, (unsigned long long)(app_now_ns() - start_ns));
 }
 
 static void small(void)

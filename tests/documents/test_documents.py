@@ -25,7 +25,7 @@ LIBRARY, SIMULATOR, PROGRAM = (os.path.abspath(word) for word in sys.argv[1:4])
 SMALL_LIMIT = {"GPUPOOL_LIMIT": f"{walks.LIMIT_BATCHES * 4}MiB"}
 
 
-def play(words, variables, library=LIBRARY):
+def run_program(words, variables, library=LIBRARY):
     """The exit status of a program, and its output on stdout and stderr, which must match the expected text."""
     env = {name: value for name, value in os.environ.items() if not name.startswith(("GPUPOOL", "SIMGPU", "LD_"))}
     env |= {"LD_LIBRARY_PATH": SIMULATOR, "SIMGPU_STRICT": "1"} | ({"LD_PRELOAD": library} if library else {})
@@ -36,8 +36,8 @@ def play(words, variables, library=LIBRARY):
     return done.returncode, done.stdout
 
 
-def play_batches(variables, library=LIBRARY):
-    status, text = play([PROGRAM, "small"], variables, library)
+def run_batches(variables, library=LIBRARY):
+    status, text = run_program([PROGRAM, "small"], variables, library)
     return walks.Batches.of(status, text), text
 
 
@@ -46,7 +46,7 @@ class WalksTest(unittest.TestCase):
         for walk in walks.WALKS:
             for kind in walk.kinds:
                 with self.subTest(walk=walk.name, kind=kind):
-                    status, text = play(walk.command(), {**walk.environment(kind), **walk.simulated})
+                    status, text = run_program(walk.command(), {**walk.environment(kind), **walk.simulated})
                     self.assertEqual(walks.differences(walk, status, text, devices=2), [])
 
     def test_error_in_the_deallocation_queue_is_logged_once(self):
@@ -54,7 +54,7 @@ class WalksTest(unittest.TestCase):
             if walk.program == "queue_error":
                 variables = {**walk.environment("none"), **walk.simulated, "GPUPOOL_LOG": "warn"}
                 with self.subTest(walk=walk.name):
-                    text = play(walk.command(), variables)[1]
+                    text = run_program(walk.command(), variables)[1]
                     self.assertEqual(text.count("warn:"), 1, text)
                     self.assertIn("the driver refused to take memory back", text)
 
@@ -70,20 +70,20 @@ class WalksTest(unittest.TestCase):
 
 class BatchesTest(unittest.TestCase):
     def test_data_set_of_eight_times_the_limit_needs_memory_for_few_batches(self):
-        raw, text = play_batches({}, library=None)
+        raw, text = run_batches({}, library=None)
         self.assertTrue(raw and raw.is_flat(), text)
         for kind in walks.BATCHES_KINDS:
             with self.subTest(kind=kind):
-                batches, text = play_batches({"GPUPOOL_POOL": kind, **SMALL_LIMIT})
+                batches, text = run_batches({"GPUPOOL_POOL": kind, **SMALL_LIMIT})
                 self.assertTrue(batches and batches.is_flat(), text)
                 if kind != "none":
                     self.assertLess(batches.ns, raw.ns)
 
     def test_batches_that_grow_or_count_wrong_are_rejected(self):
-        line = "batches n=64 bytes=100 odd=96 early_bytes={} most_bytes={} ns=5\n"
+        line = "batches n=64 bytes=100 wrong=96 early_bytes={} peak_bytes={} ns=5\n"
         self.assertTrue(walks.Batches.of(0, line.format(300, 300)).is_flat())
-        for early, most in ((300, 401), (601, 601), (0, 0)):
-            self.assertFalse(walks.Batches.of(0, line.format(early, most)).is_flat())
+        for early, peak in ((300, 401), (601, 601), (0, 0)):
+            self.assertFalse(walks.Batches.of(0, line.format(early, peak)).is_flat())
         self.assertIsNone(walks.Batches.of(1, line.format(300, 300)))
         self.assertIsNone(walks.Batches.of(0, line.format(300, 300).replace("96", "95")))
 

@@ -13,36 +13,36 @@ import gpupool
 MIB = 1 << 20
 
 
-def pending():
+def queue_length():
     return gpupool.status().n_pending_blocks
 
 
-def drop(n, mib):
-    """Frees n arrays, one after another. Returns the length of the queue after each."""
+def free_arrays(n, mib):
+    """Frees n arrays, one after another. Returns the length of the queue after each free."""
     arrays = [cuda.Array(mib * MIB) for _ in range(n)]
-    waiting = []
+    lengths = []
     while arrays:
         arrays.pop()
-        waiting.append(pending())
-    return waiting
+        lengths.append(queue_length())
+    return lengths
 
 
 cuda.start()
 count = int(os.environ.get("GPUPOOL_PENDING_COUNT", 10))
-print("dropped", *drop(count + 2, 1))
+print("queue lengths", *free_arrays(count + 2, 1))
 gpupool.free_now()
-print("in bytes", *drop(6, 100))
+print("queue lengths of large blocks", *free_arrays(6, 100))
 gpupool.free_now()
-drop(1, 100)
-print("before it runs out", pending(), "then", cuda.fits(1000 * MIB))
+free_arrays(1, 100)
+print("before memory is full", queue_length(), "fits", cuda.fits(1000 * MIB))
 gpupool.free_now()
 with gpupool.defer_cleanup():
     with gpupool.defer_cleanup():
-        drop(15, 50)
-        print("deferred", pending())
-    print("still deferred", pending())
-    print("runs out", cuda.fits(1000 * MIB), pending())
-    drop(15, 50)
-print("at the end", pending())
+        free_arrays(15, 50)
+        print("deferred", queue_length())
+    print("still deferred", queue_length())
+    print("memory is full, fits", cuda.fits(1000 * MIB), queue_length())
+    free_arrays(15, 50)
+print("at the end", queue_length())
 gpupool.free_now()
 print("held", gpupool.status().total_bytes)

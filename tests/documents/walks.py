@@ -85,9 +85,9 @@ POOLS = """\
 start 0 0 0
 bytes 400
 on the device 512 512 1
-dropped 0 512 1
+freed 0 512 1
 free 1 512
-given back 0 0 0
+released 0 0 0
 """
 
 # The parts that remain free before and after a block that was cut from a larger one count as free blocks, too.
@@ -98,9 +98,9 @@ POOLS_OFF = """\
 start 0 0 0
 bytes 400
 on the device 512 512 0
-dropped 0 512 0
+freed 0 512 0
 free 1 512
-given back 0 0 0
+released 0 0 0
 """
 
 LIMITS = """\
@@ -116,17 +116,17 @@ no limit 0 True
 LIMITS_HALF = LIMITS.replace("limit 1073741824", "limit half").replace("total 1073741824", "total half")
 
 QUEUE = """\
-dropped 1 2 3 4 5 6 7 8 9 10 0 1
-in bytes 1 2 0 1 2 0
-before it runs out 1 then True
+queue lengths 1 2 3 4 5 6 7 8 9 10 0 1
+queue lengths of large blocks 1 2 0 1 2 0
+before memory is full 1 fits True
 deferred 15
 still deferred 15
-runs out True 1
+memory is full, fits True 1
 at the end 0
 held 0
 """
 QUEUE_LONGER = QUEUE.replace(" 10 0 1\n", " 10 11 12 13 14 15 16 17 18 19 20 0 1\n")
-QUEUE_LARGER = QUEUE.replace("in bytes 1 2 0 1 2 0", "in bytes 1 2 3 4 5 0")
+QUEUE_LARGER = QUEUE.replace("queue lengths of large blocks 1 2 0 1 2 0", "queue lengths of large blocks 1 2 3 4 5 0")
 QUEUE_ERROR = """\
 queued 0 deallocations 11
 held 0
@@ -134,7 +134,7 @@ fits True 12
 """
 
 # After this error the context is unusable, and no further memory can be freed in it.
-QUEUE_DEAD = """\
+QUEUE_UNUSABLE = """\
 queued 0 deallocations 3
 Input/output error
 held 0
@@ -161,7 +161,7 @@ WALKS = (
     Walk("queue", ("none",), QUEUE_LONGER, {"GPUPOOL_PENDING_COUNT": "20", **GIB}),
     Walk("queue", ("none",), QUEUE_LARGER, {"GPUPOOL_PENDING_RATIO": "0.5", **GIB}),
     Walk("queue_error", ("none",), QUEUE_ERROR, {}, {"SIMGPU_FAULT": "cuMemFreeAsync:3=1"}, True),
-    Walk("queue_error", ("none",), QUEUE_DEAD, {}, {"SIMGPU_FAULT": "cuMemFreeAsync:3=719"}, True),
+    Walk("queue_error", ("none",), QUEUE_UNUSABLE, {}, {"SIMGPU_FAULT": "cuMemFreeAsync:3=719"}, True),
 )
 
 
@@ -186,7 +186,7 @@ def differences(walk, status, text, devices):
 
 
 BATCHES_KINDS = ("none", "simple", "binned", "split", "vmm")
-BATCHES = re.compile(r"batches n=64 bytes=(\d+) odd=96 early_bytes=(\d+) most_bytes=(\d+) ns=(\d+)\n")
+BATCHES = re.compile(r"batches n=64 bytes=(\d+) wrong=96 early_bytes=(\d+) peak_bytes=(\d+) ns=(\d+)\n")
 AT_MOST = 6  # batches in memory at a time, with those that the GPU still uses
 LIMIT_BATCHES = 8
 
@@ -196,7 +196,7 @@ class Batches:
     """The memory, in batches, and the time of a run through all batches."""
 
     early: int
-    most: int
+    peak: int
     ns: int
 
     @classmethod
@@ -210,4 +210,4 @@ class Batches:
 
     def is_flat(self):
         """True if memory did not grow with the number of batches. It may vary by one batch with the GPU's progress."""
-        return 1 <= self.most <= min(AT_MOST, self.early + 1)
+        return 1 <= self.peak <= min(AT_MOST, self.early + 1)
