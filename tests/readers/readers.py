@@ -3,9 +3,11 @@
 """Shared by the tests with third-party readers: a fake process to query, gpupool-stat, and a runner of tests."""
 
 import contextlib
+import inspect
 import json
 import os
 import pathlib
+import re
 import shutil
 import socket
 import subprocess
@@ -30,9 +32,18 @@ def find(*names):
     raise Skip("no " + " or ".join(names))
 
 
+def unlisted_tests(functions, tests):
+    """The names of functions that look like tests, that is, whose name is a sentence, and that are not in the list."""
+    return sorted(name for name, value in functions.items() if inspect.isfunction(value) and value not in tests
+                  and re.fullmatch(r"[a-z0-9]+(_[a-z0-9]+){4,}", name) and not inspect.signature(value).parameters)
+
+
 def main(tests):
-    """Runs test functions, and reports them by name as TAP. With arguments it runs only the named ones."""
+    """Runs test functions, and reports them by name as TAP. A test of the program that is not in the list is a failure."""
     failed = False
+    for name in unlisted_tests(vars(sys.modules["__main__"]), tests):
+        failed = True
+        print("# the list of tests lacks %s" % name, flush=True)
     print("1..%d" % len(tests))
     for number, test in enumerate(tests, 1):
         name = "%d - %s" % (number, test.__name__.replace("_", " "))

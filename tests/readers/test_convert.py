@@ -122,8 +122,8 @@ def a_snapshot_of_a_recording_can_be_walked_through_by_the_viewer():
     assert len(snapshot["device_traces"]) == 2
     for device in (0, 1):
         assert walk_back(snapshot, device) == ({}, {})
-    places = {(s["device"], s["address"]): s["total_size"] for s in snapshot["segments"]}
-    assert places == {(0, BASE): 20 * MIB, (1, BASE + 258 * MIB): MIB}, places
+    sizes = {(s["device"], s["address"]): s["total_size"] for s in snapshot["segments"]}
+    assert sizes == {(0, BASE): 20 * MIB, (1, BASE + 258 * MIB): MIB}, sizes
     oom = [event for event in snapshot["device_traces"][0] if event["action"] == "oom"]
     assert [event["size"] for event in oom] == [1 << 40]
     assert {event["frames"][0]["line"] for event in snapshot["device_traces"][0]} == {0, 3}
@@ -208,8 +208,8 @@ def a_chrome_trace_has_a_track_for_each_kind_of_memory_and_its_peaks():
     assert max(event["args"]["used"] for event in tracks["device 0 memory"]) == 3 * MIB + 512
     assert max(sum(event["args"].values()) for event in tracks["device 0 memory"]) == 22 * MIB
     assert max(sum(event["args"].values()) for event in tracks["device 1 memory"]) == 4 * MIB
-    (moment,) = [event for event in events if event["ph"] == "i"]
-    assert moment["args"] == {"asked_bytes": 1 << 40} and moment["s"] == "p"
+    (instant,) = [event for event in events if event["ph"] == "i"]
+    assert instant["args"] == {"asked_bytes": 1 << 40} and instant["s"] == "p"
 
 
 def a_long_chrome_trace_is_thinned_out_and_keeps_its_peak():
@@ -447,11 +447,11 @@ def a_damaged_recording_is_read_up_to_the_damage():
     whole, at = head.save(path("head.rec")), len(head.bytes)
     head.bytes += b"\xff\x7f\x01"
     damaged, out = head.put("ALLOC", BASE + 4 * MIB, MIB, 0).save(path("damaged.rec")), path("damaged.out")
-    said = f"gpupool-stat: {damaged}: it is damaged at byte {at}; the part before that was read.\n"
+    message = f"gpupool-stat: {damaged}: it is damaged at byte {at}; the part before that was read.\n"
     for words in (("replay",), ("replay", "--json"), ("convert", "--to=rmm"), ("convert", "--to=chrome"),
                   ("convert", "--to=torch"), ("report",)):
         done = subprocess.run([STAT, *words, damaged], capture_output=True, check=False)
-        assert done.returncode == 1 and done.stderr.decode().startswith(said), (words, done.stderr)
+        assert done.returncode == 1 and done.stderr.decode().startswith(message), (words, done.stderr)
         assert b"Next: " in done.stderr, done.stderr
         if words[0] == "convert":
             assert done.stdout == readers.stat(STAT, *words, whole), words

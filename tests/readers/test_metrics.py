@@ -128,11 +128,11 @@ def hostile_answers_of_a_process_cause_no_duplicate_series():
 
 
 def each_region_has_its_series_once_up_to_the_limit_of_regions():
-    def of(name, used=1):
+    def region(name, used=1):
         return {"name": name, "used_bytes": used, "cached_bytes": 2, "pending_bytes": 3}
 
-    regions = [of('forward "pass"\\'), of("twice", 4), of("twice", 5), of(readers.HOSTILE), of(7), of("a" * 64), None]
-    regions += [of(f"r{nth}") for nth in range(100)]
+    regions = [region('forward "pass"\\'), region("twice", 4), region("twice", 5), region(readers.HOSTILE), region(7), region("a" * 64), None]
+    regions += [region(f"r{nth}") for nth in range(100)]
     with Process({"status": dict(STATUS, devices=[dict(STATUS["devices"][0], by_region=regions)])}) as process:
         texts = [readers.stat(PROGRAM, "metrics", *words, env=process.env).decode() for words in ((), ("--to=prometheus",))]
     assert samples(texts[0]) == samples(texts[1])
@@ -262,7 +262,7 @@ def malformed_addresses_are_refused():
     readers.stat(PROGRAM, "metrics", "--to=xml", expected=2)
 
 
-def ask(port, path):
+def query_prometheus(port, path):
     with urllib.request.urlopen("http://127.0.0.1:%d%s" % (port, path), timeout=10) as answer:
         return json.load(answer)["data"]
 
@@ -301,7 +301,7 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def a_prometheus_server_scrapes_it():
+def a_prometheus_server_scrapes_the_exporter():
     program = find("prometheus")
     with Process() as process, exporter(process) as real_port, relay(real_port) as port, \
             tempfile.TemporaryDirectory() as folder:
@@ -315,10 +315,10 @@ def a_prometheus_server_scrapes_it():
                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             for _ in range(3):
-                assert Relay.scrapes.acquire(timeout=90), "nobody scrapes"
-            found = ask(own_port, "/api/v1/query?query=gpupool_used_bytes")["result"]
-            target = ask(own_port, "/api/v1/targets")["activeTargets"][0]
-            metadata = ask(own_port, "/api/v1/metadata")
+                assert Relay.scrapes.acquire(timeout=90), "Prometheus does not scrape"
+            found = query_prometheus(own_port, "/api/v1/query?query=gpupool_used_bytes")["result"]
+            target = query_prometheus(own_port, "/api/v1/targets")["activeTargets"][0]
+            metadata = query_prometheus(own_port, "/api/v1/metadata")
         finally:
             child.terminate()
             child.wait(60)
@@ -345,9 +345,9 @@ def expressions(dashboard):
 def the_dashboard_queries_only_existing_metrics():
     with Process() as process:
         text = readers.stat(PROGRAM, "metrics", env=process.env).decode()
-    there = {re.match(r"\w+", line).group() for line in samples(text)}
-    asked = {name for text in expressions(load_dashboard()) for name in re.findall(r"\bgpupool_\w+", text)}
-    assert asked and asked <= there, asked - there
+    existing = {re.match(r"\w+", line).group() for line in samples(text)}
+    queried = {name for text in expressions(load_dashboard()) for name in re.findall(r"\bgpupool_\w+", text)}
+    assert queried and queried <= existing, queried - existing
 
 
 def the_dashboard_has_the_members_that_grafana_requires():
@@ -356,12 +356,12 @@ def the_dashboard_has_the_members_that_grafana_requires():
     names = {variable["name"] for variable in dashboard["templating"]["list"]}
     cells = set()
     for panel in dashboard["panels"]:
-        place = panel["gridPos"]
-        assert 0 <= place["x"] and place["x"] + place["w"] <= 24 and place["h"] > 0, panel["title"]
-        mine = {(x, y) for x in range(place["x"], place["x"] + place["w"])
-                for y in range(place["y"], place["y"] + place["h"])}
-        assert not cells & mine, panel["title"]
-        cells |= mine
+        position = panel["gridPos"]
+        assert 0 <= position["x"] and position["x"] + position["w"] <= 24 and position["h"] > 0, panel["title"]
+        own_cells = {(x, y) for x in range(position["x"], position["x"] + position["w"])
+                for y in range(position["y"], position["y"] + position["h"])}
+        assert not cells & own_cells, panel["title"]
+        cells |= own_cells
     for panel in panels_of(dashboard):
         assert panel["datasource"] == {"type": "prometheus", "uid": "${datasource}"}, panel["title"]
         assert panel["fieldConfig"]["defaults"]["unit"] and panel["type"] in ("timeseries", "stat", "table")
@@ -371,15 +371,15 @@ def the_dashboard_has_the_members_that_grafana_requires():
     assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])
 
 
-def what_is_missing(given, kept, where="dashboard"):
+def missing_members(given, kept, where="dashboard"):
     """The members of the dashboard that changed or are missing after a round trip; empty members may be missing."""
     if isinstance(given, dict) and isinstance(kept, dict):
         for key, value in given.items():
             if value is not None:
-                yield from what_is_missing(value, kept.get(key), "%s.%s" % (where, key))
+                yield from missing_members(value, kept.get(key), "%s.%s" % (where, key))
     elif isinstance(given, list) and isinstance(kept, list) and len(given) == len(kept):
         for nth, pair in enumerate(zip(given, kept)):
-            yield from what_is_missing(*pair, "%s[%d]" % (where, nth))
+            yield from missing_members(*pair, "%s[%d]" % (where, nth))
     elif given != kept:
         yield where, given, kept
 
@@ -392,7 +392,7 @@ def grafanas_schema_has_every_member_of_the_dashboard():
         raise Skip("no Python module grafana_foundation_sdk") from error
     given = load_dashboard()
     kept = json.loads(JSONEncoder().encode(Dashboard.from_json(load_dashboard())))
-    missing = list(what_is_missing(given, kept))
+    missing = list(missing_members(given, kept))
     assert not missing, missing
 
 
@@ -415,6 +415,7 @@ readers.main([
     hostile_answers_of_a_process_cause_no_duplicate_series,
     every_counter_of_a_pool_is_a_metric,
     each_region_has_its_series_once_up_to_the_limit_of_regions,
+    debug_counters_are_exported_only_while_memory_debugging_is_on,
     a_device_has_the_uuid_that_other_exporters_use,
     memory_given_to_other_processes_is_counted,
     arguments_of_the_command_are_not_exported,
@@ -426,7 +427,7 @@ readers.main([
     addresses_without_a_numeric_host_listen_on_loopback,
     an_ipv6_host_is_written_in_brackets,
     malformed_addresses_are_refused,
-    a_prometheus_server_scrapes_it,
+    a_prometheus_server_scrapes_the_exporter,
     the_dashboard_queries_only_existing_metrics,
     the_dashboard_has_the_members_that_grafana_requires,
     grafanas_schema_has_every_member_of_the_dashboard,

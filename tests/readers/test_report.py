@@ -81,23 +81,23 @@ class Page(html.parser.HTMLParser):
 
     def __init__(self, text):
         super().__init__()
-        self.scripts, self.foreign, self.now = {}, [], None
+        self.scripts, self.external, self.current_script = {}, [], None
         self.feed(text)
 
     def handle_starttag(self, tag, attributes):
         attributes = dict(attributes)
-        self.foreign += [(tag, name) for name in attributes if name in ("src", "href", "onload", "onerror", "onclick")]
-        self.now = attributes.get("id", "code") if tag == "script" else None
-        if self.now:
-            assert self.now not in self.scripts, "two scripts " + self.now
-            self.scripts[self.now] = ""
+        self.external += [(tag, name) for name in attributes if name in ("src", "href", "onload", "onerror", "onclick")]
+        self.current_script = attributes.get("id", "code") if tag == "script" else None
+        if self.current_script:
+            assert self.current_script not in self.scripts, "two scripts " + self.current_script
+            self.scripts[self.current_script] = ""
 
     def handle_data(self, data):
-        if self.now:
-            self.scripts[self.now] += data
+        if self.current_script:
+            self.scripts[self.current_script] += data
 
     def handle_endtag(self, tag):
-        self.now = None
+        self.current_script = None
 
 
 def load(file):
@@ -111,7 +111,7 @@ def facts_of(page):
 def a_report_is_one_file_without_external_resources():
     text = pathlib.Path(report(make_recording(), "made")).read_text(encoding="utf-8")
     page = Page(text)
-    assert not page.foreign and set(page.scripts) == {"events", "facts", "code"}
+    assert not page.external and set(page.scripts) == {"events", "facts", "code"}
     assert "default-src 'none'" in text and not re.search(r"https?://|innerHTML|document\.write|eval\(", text)
 
 
@@ -199,7 +199,7 @@ def a_hostile_name_cannot_break_out_of_its_markup():
     leaks = path("leaks.json")
     pathlib.Path(leaks).write_text(json.dumps(LEAKS))
     page = load(report(leaks, "leaks"))
-    assert not page.foreign and set(page.scripts) == {"events", "facts", "code"}
+    assert not page.external and set(page.scripts) == {"events", "facts", "code"}
     frames = [frame for site in facts_of(page)["sites"] for frame in site["frames"]]
     assert any("</script><b>" in frame for frame in frames), frames
     recording = path(HOSTILE.replace("/", "").replace("\n", "") + ".rec")

