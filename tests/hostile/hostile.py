@@ -16,7 +16,7 @@ CPU_SECONDS = 8
 MIB = 1 << 20
 
 # All characters that control a terminal or change the direction of a line, except the end of a line.
-STEERS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+CONTROL_CHARACTERS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 class Stat:
@@ -49,15 +49,15 @@ class Stat:
         return done.returncode, done.stdout, done.stderr
 
 
-def steering(text):
+def control_characters(text):
     """Returns the characters in the text that would control a terminal."""
     try:
-        return sorted({f"U+{ord(match):04X}" for match in STEERS.findall(text.decode())})
+        return sorted({f"U+{ord(match):04X}" for match in CONTROL_CHARACTERS.findall(text.decode())})
     except UnicodeDecodeError as error:
         return [f"no UTF-8: {error}"]
 
 
-def stat_of_words():
+def stat_from_arguments():
     """Takes GPUPOOL-STAT and SANITIZER from the command line and leaves the other words to unittest."""
     stat = Stat(os.path.abspath(sys.argv[1]), sys.argv[2])
     del sys.argv[1:3]

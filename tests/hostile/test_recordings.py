@@ -15,7 +15,7 @@ import unittest
 import hostile
 from hostile import MIB
 
-STAT = hostile.stat_of_words()
+STAT = hostile.stat_from_arguments()
 
 TITLE, TITLE_STACKS = b"gpupool-recording 1\n", b"gpupool-recording 2\n"
 OBJECT, PLACE, STACK = 32, 33, 34
@@ -81,9 +81,9 @@ def drops_of_an_empty_pool():
 
 
 def drops_beside_a_full_pool():
-    there = record(ALLOC, fold((1 << 40) - 100000 * 512), 512)
-    again = record(ALLOC, fold(0), 512) + record(DROP)
-    return begin(pool(), pool(1)) + blocks(100000) + record(USE, 1) + there + again * 100000
+    first = record(ALLOC, fold((1 << 40) - 100000 * 512), 512)
+    repeated = record(ALLOC, fold(0), 512) + record(DROP)
+    return begin(pool(), pool(1)) + blocks(100000) + record(USE, 1) + first + repeated * 100000
 
 
 def addresses_with_one_hash():
@@ -97,9 +97,9 @@ def blocks_from_the_highest_address_down():
 
 def segments_that_replace_each_other():
     """Many blocks, and a segment with one block that is replaced again and again."""
-    there = record(RESERVE, fold(1 << 50), 2 * MIB) + record(ALLOC, fold((1 << 50) - 100000 * 512), 512)
-    again = record(RESERVE, fold(0), 2 * MIB) + record(ALLOC, fold(0), 512)
-    return begin() + blocks(100000) + there + again * 100000
+    first = record(RESERVE, fold(1 << 50), 2 * MIB) + record(ALLOC, fold((1 << 50) - 100000 * 512), 512)
+    repeated = record(RESERVE, fold(0), 2 * MIB) + record(ALLOC, fold(0), 512)
+    return begin() + blocks(100000) + first + repeated * 100000
 
 
 def a_segment_for_every_block():
@@ -246,7 +246,7 @@ def memory_without_a_capacity():
 
 
 # Recordings that are read to the end.
-TAKEN = (
+ACCEPTED = (
     (most_pools_allowed, ("replay", "--pool=vmm"), 48 * 1024 * MIB),  # tables that stay empty
     (most_pools_allowed, ("replay", "--pool=split"), 1024 * MIB),
     (most_caches_allowed, ("replay", "--pool=split"), 1024 * MIB),
@@ -296,7 +296,7 @@ class HostileRecordings(unittest.TestCase):
                     self.assertIn("it is damaged at byte ", err.decode())
 
     def test_a_recording_at_the_limits_of_a_process_is_read_to_the_end(self):
-        for recording, words, memory in TAKEN:
+        for recording, words, memory in ACCEPTED:
             if STAT.is_sanitized and "--pool=vmm" in words:
                 continue  # the sanitiser writes to the tables
             self.write(recording)

@@ -21,7 +21,7 @@ import unittest
 import hostile
 from hostile import MIB
 
-STAT = hostile.stat_of_words()
+STAT = hostile.stat_from_arguments()
 IS_ALL = "--all" in sys.argv and not sys.argv.remove("--all")
 ANSWER_MAX = MIB  # the most that gpupool-stat reads of most answers
 MEMORY = 512 * MIB
@@ -34,7 +34,7 @@ COMMANDS = (
 )
 
 # Characters that control a terminal, turn text around, end lines, or have a meaning in CSV, HTML or JSON.
-STEERING = ("\x1b]0;title\x07\x1b[31mred\x1b[0m \x9b31m \x85 \x7f \u061c\u200e\u202eback\u2066 \u2028 "
+CONTROL_TEXT = ("\x1b]0;title\x07\x1b[31mred\x1b[0m \x9b31m \x85 \x7f \u061c\u200e\u202eback\u2066 \u2028 "
             "<script>alert(1)</script> \"quoted\" \\ ,comma,\n newline \r return =cmd|' /C calc'!A0 {a=\"b\"} "
             "\U000e0041 ]]>")
 
@@ -43,7 +43,7 @@ def line(answer):
     return (answer if isinstance(answer, bytes) else json.dumps(answer).encode()) + b"\n"
 
 
-def of(schema, **members):
+def answer_of(schema, **members):
     return {"schema": f"gpupool.{schema}/1", **members}
 
 
@@ -54,7 +54,7 @@ def device(**members):
 
 def padded(schema, filler):
     """Returns an answer just below the size that gpupool-stat reads at most, filled with small values."""
-    head = json.dumps(of(schema, x=1))[:-1].encode() + b',"y":['
+    head = json.dumps(answer_of(schema, x=1))[:-1].encode() + b',"y":['
     return head + filler * ((ANSWER_MAX - 1000) // len(filler)) + filler.rstrip(b",") + b"]}"
 
 
@@ -65,16 +65,16 @@ def wrong_types(schema):
     names = ("command", "pool", "devices", "pinned", "uptime_ns", "blocks", "sites", "pools", "settings", "regions",
              "segments", "last", "stacks", "objects", "places", "reports", "n_blocks", "bytes", "is_on", "check")
     values = (5, "x", None, True, [], {}, [1, None, "x", {}, []])
-    return [of(schema, **dict.fromkeys(names, value)) for value in values]
+    return [answer_of(schema, **dict.fromkeys(names, value)) for value in values]
 
 
-def odd_numbers(schema):
+def unusual_numbers(schema):
     def each(*names, **members):
         return [{**dict.fromkeys(names, value), **members} for value in NUMBERS]
 
     segments = [{"address": value, "blocks": [[value, "used", value, value], [512, "cached"], [value]]}
                 for value in NUMBERS]
-    return of(
+    return answer_of(
         schema, pid=-1, uptime_ns=2**63 - 1, pinned=device(total_bytes=-1), n_blocks=2**63 - 1, bytes=-1, is_on=True,
         n_ooms=-1, stacks={"is_on": True, "depth": -1, "sample": 0, "since_ns": -1},
         devices=each("index", "used_bytes", "cached_bytes", "total_bytes", "device_total_bytes", "limit_bytes"),
@@ -86,52 +86,52 @@ def odd_numbers(schema):
         last={"asked_bytes": -1, "rounds": each("ns", "yielded_bytes", name="x")})
 
 
-def steering_texts(schema):
+def control_texts(schema):
     def texts(*names, **members):
-        return {**dict.fromkeys(names, STEERING), **members}
+        return {**dict.fromkeys(names, CONTROL_TEXT), **members}
 
-    return of(
+    return answer_of(
         schema, uptime_ns=1, n_blocks=1, bytes=1, n_ooms=1, is_on=True, pinned={"used_bytes": 1},
         stacks={"is_on": True, "depth": 8, "sample": 1, "since_ns": 1},
         **texts("version", "command", "pool", "reuse", "bypass"),
-        devices=[device(uuid=STEERING, retries=[texts("name", count=1, ns=1, yielded_bytes=1)],
+        devices=[device(uuid=CONTROL_TEXT, retries=[texts("name", count=1, ns=1, yielded_bytes=1)],
                         by_region=[texts("name", used_bytes=1)])],
         blocks=[texts("address", "kind", "region", "caller", size_bytes=512, requested_bytes=5, device=0, serial=1)],
         sites=[{"blocks": 1, "bytes": 1, "oldest_ns": 1, "frames": [[0, 1], [-2, 0]]}],
         objects=[texts("path", "build_id", "base")], places=[texts("function", "file", line=1)],
         settings=[texts("name", "value", "source")], regions=[texts("name", device=0, used_bytes=1)],
-        pools=[texts("kind", device=0, n_segments=1, segments=[texts("address", blocks=[[512, STEERING]])])],
+        pools=[texts("kind", device=0, n_segments=1, segments=[texts("address", blocks=[[512, CONTROL_TEXT]])])],
         last=texts("cause", "kind", asked_bytes=1, rounds=[texts("name")], frames=[[0, 1]]),
         frameworks=[texts("name", "library", "switch", own_pool=True)],
         reports=[texts("what", "seen", "block", "kind", "bytes", times=1)])
 
 
-# Each function returns all that a process answers to a command.
+# Each function returns the bytes that a process sends in answer to a command.
 ANSWERS = {
-    "nothing before it hangs up": lambda schema: b"",
-    "half of an answer": lambda schema: line(of(schema, x=1))[:-5],
+    "no answer before the connection ends": lambda schema: b"",
+    "half of an answer": lambda schema: line(answer_of(schema, x=1))[:-5],
     "an empty line": lambda schema: b"\n",
-    "bytes that are no text": lambda schema: bytes(range(128, 256)) * 4 + b"\n",
-    "bytes that steer a terminal": lambda schema: b"\x1b[31m\x9b31m not JSON\n",
+    "bytes that are not text": lambda schema: bytes(range(128, 256)) * 4 + b"\n",
+    "bytes that control a terminal": lambda schema: b"\x1b[31m\x9b31m not JSON\n",
     "a NUL": lambda schema: b'{"schema":"gpupool.%s/1","command":"a\\u0000b\x1b\x00"}\n' % schema.encode(),
     "numbers out of range": lambda schema: b'{"schema":"gpupool.%s/1","n":1%s}\n' % (schema.encode(), b"0" * 400),
-    "members that are there twice": lambda schema: b'{"schema":"gpupool.%s/1","pid":1,"pid":2}\n' % schema.encode(),
+    "duplicate members": lambda schema: b'{"schema":"gpupool.%s/1","pid":1,"pid":2}\n' % schema.encode(),
     "arrays in arrays": lambda schema: b'{"schema":"gpupool.%s/1","x":%s\n' % (schema.encode(), b"[" * 100000),
     "a million arrays": lambda schema: line(padded(schema, b"[],")),
     "a million objects": lambda schema: line(padded(schema, b"{},")),
-    "a long text": lambda schema: line(of(schema, command="A" * (ANSWER_MAX // 2), pool="B" * 1000)),
-    "more than is read": lambda schema: b"[" * (9 * ANSWER_MAX),
+    "a long text": lambda schema: line(answer_of(schema, command="A" * (ANSWER_MAX // 2), pool="B" * 1000)),
+    "more bytes than are read": lambda schema: b"[" * (9 * ANSWER_MAX),
     "an array": lambda schema: b"[]\n",
     "a schema of another version": lambda schema: line({"schema": f"gpupool.{schema}/7"}),
-    "a schema that steers a terminal": lambda schema: line({"schema": "gpupool.\x1b[31mx/1"}),
-    "an error that steers a terminal": lambda schema: line(of("error", reason="usage", error=STEERING)),
-    "an error of wrong types": lambda schema: line(of("error", reason=[], error={})),
-    "texts that steer a terminal": lambda schema: line(steering_texts(schema)),
-    "odd numbers": lambda schema: line(odd_numbers(schema)),
+    "a schema that controls a terminal": lambda schema: line({"schema": "gpupool.\x1b[31mx/1"}),
+    "an error that controls a terminal": lambda schema: line(answer_of("error", reason="usage", error=CONTROL_TEXT)),
+    "an error of wrong types": lambda schema: line(answer_of("error", reason=[], error={})),
+    "texts that control a terminal": lambda schema: line(control_texts(schema)),
+    "unusual numbers": lambda schema: line(unusual_numbers(schema)),
     **{f"wrong types {nth}": lambda schema, nth=nth: line(wrong_types(schema)[nth]) for nth in range(7)},
 }
 
-# Ways to answer that never end the answer.
+# Ways to answer in which the answer never ends.
 STALLS = ("silence", "a byte at a time", "an endless answer")
 
 OK, FAILED, USAGE, NO_ANSWER, OTHER_VERSION = 0, 1, 2, 5, 6
@@ -142,11 +142,11 @@ CODES = {
     "a million arrays": {OK, FAILED},  # all values are read, or there are too many
     "a million objects": {OK, FAILED},
     "a long text": {OK},
-    "texts that steer a terminal": {OK},
-    "odd numbers": {OK},
+    "texts that control a terminal": {OK},
+    "unusual numbers": {OK},
     **{f"wrong types {nth}": {OK} for nth in range(7)},
     "a schema of another version": {OTHER_VERSION},
-    "an error that steers a terminal": {USAGE},
+    "an error that controls a terminal": {USAGE},
     "silence": {NO_ANSWER},
     "a byte at a time": {NO_ANSWER},
     "an endless answer": {FAILED, NO_ANSWER},
@@ -225,9 +225,9 @@ class HostileServer(unittest.TestCase):
         seconds = "0.1" if way in STALLS else "60"
         code, out, err = STAT.run(*command, f"--timeout={seconds}", env=server.env, memory=MEMORY)
         self.assertIn(code, codes_of(command, way), err)
-        self.assertEqual(hostile.steering(out) + hostile.steering(err), [])
-        said = len(ANSWERS[way](command[0])) if way in ANSWERS else ANSWER_MAX
-        self.assertLessEqual(len(out) + len(err), PRINTED_BASE + PRINTED_FACTOR * said)
+        self.assertEqual(hostile.control_characters(out) + hostile.control_characters(err), [])
+        n_answer_bytes = len(ANSWERS[way](command[0])) if way in ANSWERS else ANSWER_MAX
+        self.assertLessEqual(len(out) + len(err), PRINTED_BASE + PRINTED_FACTOR * n_answer_bytes)
         if "--json" in command and out:
             self.assertIsInstance(json.loads(out), dict)
 

@@ -213,7 +213,7 @@ static void *take_turns(void *nth)
 	return nth;
 }
 
-static void *wait_for_ever(void *unused)
+static void *wait_forever(void *unused)
 {
 	for (;;)
 		pause();
@@ -234,7 +234,7 @@ static int threads(void)
 	print_number("turns", n_turns);
 	print_number("keys", n_keys);
 	print_number("ended", n_ended);
-	if (pthread_create(&all[0], NULL, wait_for_ever, NULL))
+	if (pthread_create(&all[0], NULL, wait_forever, NULL))
 		return 1;
 	print_number("cancel", pthread_cancel(all[0]));
 	pthread_join(all[0], &result);
@@ -274,7 +274,7 @@ static int signals(void)
 }
 
 /* The library is loaded, and answers that it is not active. */
-static int asked(void)
+static int api_calls(void)
 {
 	struct gpupool_status status;
 
@@ -298,7 +298,7 @@ static const struct {
 	{"threads", threads},
 	{"network", network},
 	{"signals", signals},
-	{"asked", asked},
+	{"api-calls", api_calls},
 };
 
 int main(int argc, char **argv)

@@ -24,7 +24,7 @@ static const struct {
 	{"threads", 0},
 	{"network", 0},
 	{"signals", 128 + 6},
-	{"asked", 0},
+	{"api-calls", 0},
 };
 
 static const char *const settings[][4] = {
