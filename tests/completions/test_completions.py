@@ -34,7 +34,7 @@ words=({words}) CURRENT=$#words service={program}
 """
 # Scripts that make a shell search for a program's completions by itself.
 BASH_COMPLETION = pathlib.Path("/usr/share/bash-completion/bash_completion")
-LOADS = {
+LOAD_SCRIPTS = {
     "bash": """. {bash_completion}
 _completion_loader {program} 2>/dev/null || _comp_load {program}
 complete -p {program}
@@ -46,7 +46,7 @@ autoload +X ${{_comps[{program}]}} && print -r -- {program} ${{_comps[{program}]
     "fish": """complete -C "{program} --hel"
 """,
 }
-LOADED = {"bash": "complete -F _{function} {program}", "zsh": "{program} _gpupool-stat", "fish": "--help"}
+EXPECTED_OUTPUT = {"bash": "complete -F _{function} {program}", "zsh": "{program} _gpupool-stat", "fish": "--help"}
 
 FISH = """source {file}
 complete -C {quoted}
@@ -83,26 +83,26 @@ def offered(shell, program, *words):
     return {line.split("\t")[0].rstrip("=") for line in done.stdout.split("\n") if line}
 
 
-def install(build, place):
+def install(build, folder):
     """Installs the completions below a folder. Returns the installed share folder."""
     # Install from a copy of the build directory, made of links: Meson writes a log of the installation into it.
-    view = pathlib.Path(place) / "build"
-    for directory in (view, view / "meson-logs", view / "meson-private"):
+    build_links = pathlib.Path(folder) / "build"
+    for directory in (build_links, build_links / "meson-logs", build_links / "meson-private"):
         directory.mkdir()
     for path in [*build.iterdir(), *(build / "meson-private").iterdir()]:
         if path.name not in ("meson-logs", "meson-private"):
-            (view / path.relative_to(build)).symlink_to(path)
-    done = subprocess.run(["meson", "install", "-C", view, "--no-rebuild", "--tags=completions", "--destdir", f"{place}/root"],
+            (build_links / path.relative_to(build)).symlink_to(path)
+    done = subprocess.run(["meson", "install", "-C", build_links, "--no-rebuild", "--tags=completions", "--destdir", f"{folder}/root"],
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if done.returncode:
         raise AssertionError(done.stdout)
-    return next(path.parent for path in pathlib.Path(place).rglob("site-functions")).parent
+    return next(path.parent for path in pathlib.Path(folder).rglob("site-functions")).parent
 
 
-def loaded(shell, program, share):
+def loaded_completions(shell, program, share):
     """The output of a shell that has searched for the completions of a program by itself."""
     with tempfile.TemporaryDirectory() as home:
-        script = LOADS[shell].format(bash_completion=BASH_COMPLETION, program=program, share=share, home=home)
+        script = LOAD_SCRIPTS[shell].format(bash_completion=BASH_COMPLETION, program=program, share=share, home=home)
         env = {**os.environ, "PATH": f"{STAT.parent}:{RUN.parent}:{os.environ['PATH']}", "HOME": home,
                "XDG_CONFIG_HOME": f"{home}/config", "XDG_DATA_HOME": f"{home}/data", "XDG_DATA_DIRS": str(share)}
         words = {"bash": ["bash", "--norc", "-c"], "zsh": ["zsh", "-f", "-c"], "fish": ["fish", "-c"]}[shell]
@@ -168,11 +168,11 @@ class Completions(unittest.TestCase):
             self.skipTest("Meson is not installed")
         if shell == "bash" and not BASH_COMPLETION.exists():
             self.skipTest(f"bash-completion is not installed: there is no {BASH_COMPLETION}")
-        with tempfile.TemporaryDirectory() as place:
-            share = install(BUILD, place)
+        with tempfile.TemporaryDirectory() as folder:
+            share = install(BUILD, folder)
             for program in ("gpupool-stat", "gpupool-run"):
-                wanted = LOADED[shell].format(program=program, function=program.replace("-", "_"))
-                self.assertIn(wanted, loaded(shell, program, share))
+                expected = EXPECTED_OUTPUT[shell].format(program=program, function=program.replace("-", "_"))
+                self.assertIn(expected, loaded_completions(shell, program, share))
 
 
 if __name__ == "__main__":

@@ -89,7 +89,7 @@ static void patch_write_out(struct mesh *mesh, const struct patch *patch)
 
 	GPU_CALL(&mesh->gpu, cuMemcpyDtoHAsync_v2, output, patch->at, words * 4, NULL);
 	GPU_CALL(&mesh->gpu, cuCtxSynchronize);
-	demo_tally_result(&mesh->gpu.tally, output, words);
+	demo_measurements_add(&mesh->gpu.measured, output, words);
 	gpu_free_pinned(&mesh->gpu, output);
 }
 
@@ -137,7 +137,7 @@ static void mesh_verify(struct mesh *mesh)
 		const struct patch *patch = &mesh->patches[i];
 		uint32_t count = (uint32_t)mesh->counts[i];
 
-		demo_tally_result(&mesh->gpu.tally, &count, 1);
+		demo_measurements_add(&mesh->gpu.measured, &count, 1);
 		if (mesh->counts[i] == patch->marked)
 			continue;
 		fflush(stdout);
@@ -196,7 +196,7 @@ int main(int argc, char **argv)
 	}
 	gpu_open(&mesh.gpu);
 	mesh_run(&mesh, options.steps);
-	demo_tally_print(&mesh.gpu.tally, options.steps);
+	demo_measurements_print(&mesh.gpu.measured, options.steps);
 	demo_wait(&options);
 	mesh_free(&mesh);
 	gpu_close(&mesh.gpu);

@@ -18,7 +18,7 @@ struct demo_options {
 };
 
 /* The program's own measurements, and a checksum of its results. */
-struct demo_tally {
+struct demo_measurements {
 	uint64_t start_ns, alloc_ns, mallocs, frees, checksum;
 };
 
@@ -30,30 +30,30 @@ static inline uint64_t demo_now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-static inline void demo_tally_start(struct demo_tally *tally)
+static inline void demo_measurements_start(struct demo_measurements *measured)
 {
-	memset(tally, 0, sizeof(*tally));
-	tally->checksum = 0xcbf29ce484222325u;
-	tally->start_ns = demo_now_ns();
+	memset(measured, 0, sizeof(*measured));
+	measured->checksum = 0xcbf29ce484222325u;
+	measured->start_ns = demo_now_ns();
 }
 
 /* Adds results to the checksum: the 64-bit hash of Fowler, Noll and Vo, a word at a time. */
-static inline void demo_tally_result(struct demo_tally *tally, const uint32_t *words, size_t n)
+static inline void demo_measurements_add(struct demo_measurements *measured, const uint32_t *words, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		tally->checksum = (tally->checksum ^ words[i]) * 0x100000001b3u;
+		measured->checksum = (measured->checksum ^ words[i]) * 0x100000001b3u;
 }
 
-static inline void demo_tally_print(const struct demo_tally *tally, unsigned steps)
+static inline void demo_measurements_print(const struct demo_measurements *measured, unsigned steps)
 {
-	double seconds = (double)(demo_now_ns() - tally->start_ns) / 1e9;
+	double seconds = (double)(demo_now_ns() - measured->start_ns) / 1e9;
 
 	printf("steps          %u\n", steps);
 	printf("seconds        %.6f\n", seconds);
-	printf("alloc_seconds  %.6f\n", (double)tally->alloc_ns / 1e9);
-	printf("mallocs        %llu\n", (unsigned long long)tally->mallocs);
-	printf("frees          %llu\n", (unsigned long long)tally->frees);
-	printf("checksum       %016llx\n", (unsigned long long)tally->checksum);
+	printf("alloc_seconds  %.6f\n", (double)measured->alloc_ns / 1e9);
+	printf("mallocs        %llu\n", (unsigned long long)measured->mallocs);
+	printf("frees          %llu\n", (unsigned long long)measured->frees);
+	printf("checksum       %016llx\n", (unsigned long long)measured->checksum);
 	fflush(stdout);
 }
 

@@ -22,7 +22,7 @@ enum {
 	PROGRESS_LINES = 5,
 };
 
-static struct demo_tally tally;
+static struct demo_measurements measured;
 
 static void check(cudaError_t error, const char *what)
 {
@@ -50,8 +50,8 @@ static struct grid grid_new(unsigned n)
 	uint64_t begin = demo_now_ns();
 
 	check(cudaMalloc((void **)&grid.at, grid_bytes(n)), "cudaMalloc");
-	tally.alloc_ns += demo_now_ns() - begin;
-	tally.mallocs++;
+	measured.alloc_ns += demo_now_ns() - begin;
+	measured.mallocs++;
 	check(cudaMemsetAsync(grid.at, 0, grid_bytes(n)), "cudaMemsetAsync");
 	return grid;
 }
@@ -61,8 +61,8 @@ static void grid_free(struct grid grid)
 	uint64_t begin = demo_now_ns();
 
 	check(cudaFree(grid.at), "cudaFree");
-	tally.alloc_ns += demo_now_ns() - begin;
-	tally.frees++;
+	measured.alloc_ns += demo_now_ns() - begin;
+	measured.frees++;
 }
 
 static float *pinned_new(size_t bytes)
@@ -71,8 +71,8 @@ static float *pinned_new(size_t bytes)
 	float *ptr;
 
 	check(cudaMallocHost((void **)&ptr, bytes), "cudaMallocHost");
-	tally.alloc_ns += demo_now_ns() - begin;
-	tally.mallocs++;
+	measured.alloc_ns += demo_now_ns() - begin;
+	measured.mallocs++;
 	return ptr;
 }
 
@@ -81,8 +81,8 @@ static void pinned_free(float *ptr)
 	uint64_t begin = demo_now_ns();
 
 	check(cudaFreeHost(ptr), "cudaFreeHost");
-	tally.alloc_ns += demo_now_ns() - begin;
-	tally.frees++;
+	measured.alloc_ns += demo_now_ns() - begin;
+	measured.frees++;
 }
 
 /* Every kernel has one thread for each inner point. Rows and columns count from 1. */
@@ -148,13 +148,13 @@ __global__ void add_correction(struct grid fine, struct grid coarse)
 /* Each thread sums the squares at a stride of the number of threads, in a fixed order. */
 __global__ void sum_squares(float *partial, struct grid r)
 {
-	unsigned me = blockIdx.x * blockDim.x + threadIdx.x, all = gridDim.x * blockDim.x;
+	unsigned thread = blockIdx.x * blockDim.x + threadIdx.x, n_threads = gridDim.x * blockDim.x;
 	size_t n = (size_t)(r.n + 2) * (r.n + 2);
 	float sum = 0;
 
-	for (size_t i = me; i < n; i += all)
+	for (size_t i = thread; i < n; i += n_threads)
 		sum += r.at[i] * r.at[i];
-	partial[me] = sum;
+	partial[thread] = sum;
 }
 
 static unsigned blocks(struct grid grid)
@@ -214,7 +214,7 @@ static double residual_norm(struct grid u, struct grid f)
 	check(cudaStreamSynchronize(0), "cudaStreamSynchronize");
 	for (unsigned i = 0; i < PARTIALS; i++)
 		sum += host[i];
-	demo_tally_result(&tally, (const uint32_t *)host, PARTIALS);
+	demo_measurements_add(&measured, (const uint32_t *)host, PARTIALS);
 	pinned_free(host);
 	grid_free(partial);
 	return sqrt(sum);
@@ -251,10 +251,10 @@ static double time_step(unsigned largest, unsigned step)
 
 static void print_info(unsigned device)
 {
-	struct cudaDeviceProp device_is;
+	struct cudaDeviceProp properties;
 
-	check(cudaGetDeviceProperties(&device_is, (int)device), "cudaGetDeviceProperties");
-	printf("%s, %.1f GiB\n", device_is.name, (double)device_is.totalGlobalMem / (1 << 30));
+	check(cudaGetDeviceProperties(&properties, (int)device), "cudaGetDeviceProperties");
+	printf("%s, %.1f GiB\n", properties.name, (double)properties.totalGlobalMem / (1 << 30));
 }
 
 int main(int argc, char **argv)
@@ -271,7 +271,7 @@ int main(int argc, char **argv)
 	largest = (1u << options.size) - 1;
 	progress = options.steps / PROGRESS_LINES ? options.steps / PROGRESS_LINES : 1;
 	check(cudaFree(NULL), "cudaFree"); /* creates the context before the measurement starts */
-	demo_tally_start(&tally);
+	demo_measurements_start(&measured);
 	for (unsigned step = 0; step < options.steps; step++) {
 		double residual = time_step(largest, step);
 
@@ -280,7 +280,7 @@ int main(int argc, char **argv)
 			fflush(stdout);
 		}
 	}
-	demo_tally_print(&tally, options.steps);
+	demo_measurements_print(&measured, options.steps);
 	demo_wait(&options);
 	return 0;
 }

@@ -84,7 +84,7 @@ void gpu_open(struct gpu *gpu)
 	GPU_CALL(gpu, cuModuleLoadData, &module, kernels_ptx);
 	GPU_CALL(gpu, cuModuleGetFunction, &gpu->fill, module, "fill");
 	GPU_CALL(gpu, cuModuleGetFunction, &gpu->count_wrong, module, "count_wrong");
-	demo_tally_start(&gpu->tally);
+	demo_measurements_start(&gpu->measured);
 }
 
 void gpu_close(struct gpu *gpu)
@@ -98,8 +98,8 @@ CUdeviceptr gpu_malloc(struct gpu *gpu, size_t bytes)
 	CUdeviceptr ptr;
 
 	GPU_CALL(gpu, cuMemAlloc_v2, &ptr, bytes);
-	gpu->tally.alloc_ns += demo_now_ns() - begin;
-	gpu->tally.mallocs++;
+	gpu->measured.alloc_ns += demo_now_ns() - begin;
+	gpu->measured.mallocs++;
 	return ptr;
 }
 
@@ -108,8 +108,8 @@ void gpu_free(struct gpu *gpu, CUdeviceptr ptr)
 	uint64_t begin = demo_now_ns();
 
 	GPU_CALL(gpu, cuMemFree_v2, ptr);
-	gpu->tally.alloc_ns += demo_now_ns() - begin;
-	gpu->tally.frees++;
+	gpu->measured.alloc_ns += demo_now_ns() - begin;
+	gpu->measured.frees++;
 }
 
 void *gpu_malloc_pinned(struct gpu *gpu, size_t bytes)
@@ -118,8 +118,8 @@ void *gpu_malloc_pinned(struct gpu *gpu, size_t bytes)
 	void *ptr;
 
 	GPU_CALL(gpu, cuMemHostAlloc, &ptr, bytes, 0);
-	gpu->tally.alloc_ns += demo_now_ns() - begin;
-	gpu->tally.mallocs++;
+	gpu->measured.alloc_ns += demo_now_ns() - begin;
+	gpu->measured.mallocs++;
 	return ptr;
 }
 
@@ -128,8 +128,8 @@ void gpu_free_pinned(struct gpu *gpu, void *ptr)
 	uint64_t begin = demo_now_ns();
 
 	GPU_CALL(gpu, cuMemFreeHost, ptr);
-	gpu->tally.alloc_ns += demo_now_ns() - begin;
-	gpu->tally.frees++;
+	gpu->measured.alloc_ns += demo_now_ns() - begin;
+	gpu->measured.frees++;
 }
 
 static void launch(struct gpu *gpu, CUfunction function, uint64_t words, void **params)

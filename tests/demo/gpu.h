@@ -40,7 +40,7 @@ struct gpu {
 	CUdevice device;
 	CUcontext ctx;
 	CUfunction fill, count_wrong;
-	struct demo_tally tally;
+	struct demo_measurements measured;
 };
 
 /* Calls a driver function. An error ends the program. */
@@ -55,7 +55,7 @@ void gpu_print_info(const struct gpu *gpu);
 void gpu_open(struct gpu *gpu);
 void gpu_close(struct gpu *gpu);
 
-/* Allocate and free memory, and add the time that it takes to the tally. */
+/* Allocate and free memory, and add the time that it takes to the measurements. */
 CUdeviceptr gpu_malloc(struct gpu *gpu, size_t bytes);
 void gpu_free(struct gpu *gpu, CUdeviceptr ptr);
 void *gpu_malloc_pinned(struct gpu *gpu, size_t bytes);

@@ -26,15 +26,15 @@ check() {
 
 # run EXIT_STATUS [NAME=VALUE...] PROGRAM ARGUMENT...: the program ends with that status; its output is in $tmp
 run() {
-	wanted=$1
+	expected=$1
 	shift
 	env "$@" >"$tmp/out" 2>"$tmp/err"
 	status=$?
-	[ "$status" -eq "$wanted" ]
+	[ "$status" -eq "$expected" ]
 }
 
-# says FILE TEXT: the output has the text
-says() {
+# has_text FILE TEXT: the output has the text
+has_text() {
 	grep -qF -- "$2" "$tmp/$1"
 }
 
@@ -42,8 +42,9 @@ checksum() {
 	sed -n 's/^checksum *//p' "$tmp/out"
 }
 
-# computes [NAME=VALUE...] PROGRAM ARGUMENT...: the program succeeds with the checksum of the run without gpupool
-computes() {
+# succeeds_with_same_checksum [NAME=VALUE...] PROGRAM ARGUMENT...: the program succeeds, with the checksum of the run
+# without gpupool
+succeeds_with_same_checksum() {
 	run 0 "$@" && [ "$(checksum)" = "$raw" ] && [ ! -s "$tmp/err" ]
 }
 
@@ -55,15 +56,15 @@ check 'the demo runs without gpupool' run 0 "$demo" --steps 100 --size 64
 raw=$(checksum)
 [ -n "$raw" ] || raw='nothing'
 check 'the demo computes the same checksum with gpupool' \
-	computes "LD_PRELOAD=$library" "$demo" --steps 100 --size 64
+	succeeds_with_same_checksum "LD_PRELOAD=$library" "$demo" --steps 100 --size 64
 run 1 "$few_allocations" "$demo" --steps 100 --size 64
 check 'a failed driver call is reported with its name and error' \
-	says err 'cuMemAlloc_v2 failed: CUDA_ERROR_OUT_OF_MEMORY (2)'
+	has_text err 'cuMemAlloc_v2 failed: CUDA_ERROR_OUT_OF_MEMORY (2)'
 check 'the demo with gpupool survives a driver that fails from the 200th allocation on' \
-	computes "$few_allocations" "LD_PRELOAD=$library" "$demo" --steps 100 --size 64
+	succeeds_with_same_checksum "$few_allocations" "LD_PRELOAD=$library" "$demo" --steps 100 --size 64
 
 : >"$tmp/libcuda.so.1"
 run 3 "LD_LIBRARY_PATH=$tmp" "$demo" --info
-check 'a driver that cannot be loaded is reported' says err 'there is no NVIDIA driver here'
+check 'a driver that cannot be loaded is reported' has_text err 'there is no NVIDIA driver here'
 check 'scripts/demo has a --help' run 0 "$scripts/demo" --help
 check 'scripts/install-deps has a --help' run 0 "$scripts/install-deps" --help

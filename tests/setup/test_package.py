@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
-"""A tarball and a wheel of this build run a program from the place where a user puts them.
+"""Checks that a program runs with a tarball and with a wheel of this build, in the folder where a user installs them.
 
 Usage: test_package.py tarball|wheel ROOT BUILD VERSION
 
@@ -44,7 +44,7 @@ def find_python():
     for python in (sys.executable, shutil.which("python3"), "/usr/bin/python3"):
         if python and subprocess.run([python, "-c", "import ensurepip, venv"], stderr=subprocess.DEVNULL, check=False).returncode == 0:
             return python
-    return skip("no Python here can make a virtual environment (Debian: python3-venv)")
+    return skip("no Python of this machine can make a virtual environment (Debian: python3-venv)")
 
 
 def install(build, folder):
@@ -61,7 +61,7 @@ def result(lines):
 
 
 def check_commands(prefix, python, env, demo, version):
-    """Runs the demo with the commands in prefix/bin, and looks at it while it waits."""
+    """Runs the demo with the commands in prefix/bin, and requests its status while it waits."""
     gpupool_run, gpupool_stat = prefix / "bin/gpupool-run", prefix / "bin/gpupool-stat"
     expect(run(gpupool_run, "--version").split()[-1] == version, "gpupool-run --version is not %s" % version)
     expect(str(prefix.resolve()) in run(gpupool_run, "--print-env"), "gpupool-run preloads a library outside of its prefix")
@@ -77,7 +77,7 @@ def check_commands(prefix, python, env, demo, version):
         program.stdin.close()
     expect(program.returncode == 0, "the demo ended with %d under gpupool-run" % program.returncode)
     expect(raw and result("".join(lines).splitlines()) == raw, "the demo computed %s, and %s without gpupool" % (lines, raw))
-    expect(sum(device["hits"] for device in status["devices"]) > 0, "the pool served nothing: %s" % status)
+    expect(sum(device["hits"] for device in status["devices"]) > 0, "the pool served no allocation: %s" % status)
     text = "import gpupool; print(gpupool.version(), gpupool.is_active())"
     expect(run(gpupool_run, python, "-c", text, env=env).split() == [version, "True"], "`import gpupool` found no pool")
     text = "import sys; print(type(sys.meta_path[0]).__module__)"
@@ -88,10 +88,10 @@ def check_commands(prefix, python, env, demo, version):
 def test_tarball(files, package, check):
     if not shutil.which("tar"):
         skip("there is no tar")
-    place = files / "place"
-    place.mkdir()
-    run("tar", "-xzf", package, "-C", place)
-    prefix, = place.iterdir()
+    unpacked = files / "unpacked"
+    unpacked.mkdir()
+    run("tar", "-xzf", package, "-C", unpacked)
+    prefix, = unpacked.iterdir()
     expect((prefix / "README").is_file() and (prefix / "LICENSE").is_file(), "README or LICENSE is missing in the tarball")
     check(prefix, sys.executable, PYTHONPATH=str(prefix / "share/gpupool"))
     moved = files / "moved"
@@ -117,7 +117,7 @@ def main(kind, root, build, version):
             skip("%s is not installed" % tool)
     if kind == "wheel":
         find_python()
-    # Neither the caller's settings nor its Python packages may matter.
+    # The caller's settings and Python packages must not affect the test.
     env = {name: value for name, value in os.environ.items() if not name.startswith(("GPUPOOL", "PYTHON", "LD_"))}
     env["LD_LIBRARY_PATH"] = str(build / "tests/sim")
     with tempfile.TemporaryDirectory(prefix="gpupool-package-") as folder:

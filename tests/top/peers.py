@@ -44,18 +44,18 @@ ANSWERS = {"status": status(), "leaks": LEAKS, "map": MAP,
 
 
 class Peer:
-    """One process. The file asked has a line for each request that it received."""
+    """One process. The file request_log has a line for each request that it received."""
 
     def __init__(self, folder, answers=None, env=None):
         self.answers = {**ANSWERS, **(answers or {})}
         ready, child = os.pipe()
-        self.asked = pathlib.Path(folder) / f"asked-{os.urandom(4).hex()}"
-        self.asked.touch()
-        script = self.asked.with_suffix(".json")
+        self.request_log = pathlib.Path(folder) / f"request_log-{os.urandom(4).hex()}"
+        self.request_log.touch()
+        script = self.request_log.with_suffix(".json")
         script.write_text(json.dumps(self.answers))
         self.pid = os.fork()
         if self.pid == 0:
-            words = [sys.executable, "-B", __file__, str(folder), str(self.asked), str(script), str(child)]
+            words = [sys.executable, "-B", __file__, str(folder), str(self.request_log), str(script), str(child)]
             os.set_inheritable(child, True)
             os.execve(sys.executable, words, {**os.environ, **(env or {})})
         os.close(child)
@@ -68,37 +68,37 @@ class Peer:
         self.pid = 0
 
     def requests(self):
-        return self.asked.read_text().split("\n")
+        return self.request_log.read_text().split("\n")
 
 
-def converse(client, answers, asked, number):
+def answer_requests(client, answers, request_log, n_requests):
     with contextlib.suppress(OSError), client, client.makefile("r") as lines:
         for line in lines:
-            number[0] += 1
-            with asked.open("a") as log:
+            n_requests[0] += 1
+            with request_log.open("a") as log:
                 log.write(line)
             error = {"schema": "gpupool.error/1", "reason": "unknown", "error": "unknown command"}
             answer = answers.get(line.split()[0], error)
             while answer == "endless":
                 client.sendall(b"x" * 65536)
             if isinstance(answer, dict) and answer["schema"] == "gpupool.status/1":
-                answer = {**answer, "uptime_ns": number[0] * 1_000_000_000}
+                answer = {**answer, "uptime_ns": n_requests[0] * 1_000_000_000}
             text = answer if isinstance(answer, str) else json.dumps(answer)
             client.sendall(text.encode("utf-8", "surrogatepass") + b"\n")
 
 
-def serve(folder, asked, script, ready):
+def serve(folder, request_log, script, ready):
     start = pathlib.Path("/proc/self/stat").read_text().rsplit(")", 1)[1].split()[19]
     listener = socket.socket(socket.AF_UNIX)
     os.chdir(folder)
     listener.bind(f"{os.getpid()}.{start}.sock")
     listener.listen(8)
-    answers, number = json.loads(script.read_text()), [0]
+    answers, n_requests = json.loads(script.read_text()), [0]
     os.write(ready, b"x")
     os.close(ready)
     while True:
         client, _ = listener.accept()
-        threading.Thread(target=converse, args=(client, answers, asked, number), daemon=True).start()
+        threading.Thread(target=answer_requests, args=(client, answers, request_log, n_requests), daemon=True).start()
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ ENTER_SCREEN, LEAVE_SCREEN = b"\x1b[?1049h", b"\x1b[?1049l"
 SHOW_CURSOR = b"\x1b[?25h"
 
 
-def lead(words, env, report):
+def run_as_leader(words, env, report):
     """Runs as the leader of the session, like a shell, so that its child can be stopped. Reports the child's state."""
     signal.signal(signal.SIGTTOU, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -48,29 +48,29 @@ def lead(words, env, report):
 
 
 class Terminal:
-    """raw: all bytes that the program wrote; text: the contents of the screen; reported: what the leader reported."""
+    """raw: all bytes that the program wrote; text: the contents of the screen; reported: text the leader reported."""
 
     def __init__(self, words, columns=80, rows=24, env=None):
         self.raw, self.reported = b"", b""
         self.screen = pyte.Screen(columns, rows)
         self.stream = pyte.ByteStream(self.screen)
         self.reports, report = os.pipe()
-        held, go = os.pipe()
+        size_is_set, signal_size = os.pipe()
         self.leader, self.fd = pty.fork()
         if self.leader == 0:
-            os.read(held, 1)  # waits until the terminal has its size
+            os.read(size_is_set, 1)  # waits until the terminal has its size
             variables = {**os.environ, "TERM": "screen-256color", "LC_ALL": "C.UTF-8", **(env or {})}
             try:
-                lead([str(word) for word in words], {name: value for name, value in variables.items() if value is not None},
+                run_as_leader([str(word) for word in words], {name: value for name, value in variables.items() if value is not None},
                      report)
             finally:
                 os._exit(1)
         os.close(report)
-        os.close(held)
+        os.close(size_is_set)
         self.resize(columns, rows)
         self.modes = termios.tcgetattr(self.fd)
-        os.write(go, b"x")
-        os.close(go)
+        os.write(signal_size, b"x")
+        os.close(signal_size)
         self.pid = int(self.await_report("pid "))
 
     def resize(self, columns, rows):
@@ -97,11 +97,11 @@ class Terminal:
         if self.reports in ready:
             self.reported += os.read(self.reports, 4096)
 
-    def wait(self, condition, what):
+    def wait(self, condition, text):
         deadline = time.monotonic() + TIMEOUT_S
         while not condition():
             if time.monotonic() > deadline:
-                raise AssertionError(f"timed out waiting for {what}; the screen:\n{self.text}\n{self.reported}")
+                raise AssertionError(f"timed out waiting for {text}; the screen:\n{self.text}\n{self.reported}")
             self.read()
 
     def wait_for(self, *parts):
@@ -111,10 +111,10 @@ class Terminal:
     def wait_until_gone(self, part):
         self.wait(lambda: part not in self.text, f"the end of {part!r}")
 
-    def await_report(self, what):
-        self.wait(lambda: what.encode() in self.reported, f"the report {what!r}")
-        self.wait(lambda: b"\n" in self.reported.split(what.encode(), 1)[1], f"the end of the report {what!r}")
-        return self.reported.split(what.encode(), 1)[1].split(b"\n", 1)[0].decode()
+    def await_report(self, text):
+        self.wait(lambda: text.encode() in self.reported, f"the report {text!r}")
+        self.wait(lambda: b"\n" in self.reported.split(text.encode(), 1)[1], f"the end of the report {text!r}")
+        return self.reported.split(text.encode(), 1)[1].split(b"\n", 1)[0].decode()
 
     def press(self, keys):
         os.write(self.fd, keys.encode())

@@ -24,7 +24,7 @@ from peers import GIB, Peer, status
 from terminal import ENTER_SCREEN, LEAVE_SCREEN, SHOW_CURSOR, Terminal
 
 STAT = pathlib.Path(sys.argv[1]).resolve()
-SOON = "--watch=0.05"
+FAST_UPDATES = "--watch=0.05"
 
 
 class Case(unittest.TestCase):
@@ -49,11 +49,11 @@ class Case(unittest.TestCase):
                 **more}
 
     def top(self, *words, columns=80, rows=24, **env):
-        terminal = Terminal([STAT, "top", SOON, *words], columns, rows, self.env(**env))
+        terminal = Terminal([STAT, "top", FAST_UPDATES, *words], columns, rows, self.env(**env))
         self.addCleanup(terminal.close)
         return terminal
 
-    def columns_of(self, terminal, title):
+    def table_lines(self, terminal, title):
         """The lines of the table below the line with the title."""
         for nth, line in enumerate(terminal.lines):
             if title in line:
@@ -77,7 +77,7 @@ class Screen(Case):
         self.assertIn("device 0, the last", top.lines[3])
         axis = [line[:9].strip() for line in top.lines if line[9:10] == "|"]
         self.assertEqual(axis, ["6.00 GiB", *[""] * (len(axis) - 2), "0 B"])
-        row, = self.columns_of(top, "COMMAND")
+        row, = self.table_lines(top, "COMMAND")
         self.assertRegex(row, rf"^> +{peer.pid} \w+ +\d+s  4.00 GiB  2.00 GiB  6.00 GiB  90.0% ./solver --step$")
 
     def test_screen_is_drawn_at_every_terminal_size(self):
@@ -99,9 +99,9 @@ class Screen(Case):
         top = self.top(columns=40, rows=10)
         top.wait_for("PID", "TOTAL")
         self.assertNotIn("CACHED", top.text)
-        for columns, rows, there in ((200, 60, "PENDING"), (80, 24, "HITS"), (60, 12, "CACHED"), (200, 60, "OOM")):
+        for columns, rows, column in ((200, 60, "PENDING"), (80, 24, "HITS"), (60, 12, "CACHED"), (200, 60, "OOM")):
             top.resize(columns, rows)
-            top.wait_for(there)
+            top.wait_for(column)
             top.wait(lambda: "? help" in top.lines[-1], "the last line")
         self.assertEqual(sum("gpupool-stat top" in line for line in top.lines), 1)
 
@@ -170,7 +170,7 @@ class Keys(Case):
         return top
 
     def order(self, top):
-        return "".join(re.findall(r"(a|b|c)\1\1$", "\n".join(self.columns_of(top, "COMMAND")), re.M))
+        return "".join(re.findall(r"(a|b|c)\1\1$", "\n".join(self.table_lines(top, "COMMAND")), re.M))
 
     def test_processes_are_sorted_as_the_title_says(self):
         top = self.start()
@@ -274,53 +274,53 @@ class Keys(Case):
 
 
     def test_confirmation_for_an_ended_process_reclaims_from_no_other(self):
-        goes = self.peer({"status": status("goes", used=3 * GIB)})
-        stays = self.peer({"status": status("stays", used=GIB)})
+        ending = self.peer({"status": status("prog-ends", used=3 * GIB)})
+        staying = self.peer({"status": status("prog-stays", used=GIB)})
         top = self.top("--allow-changes")
-        top.wait_for("goes", "stays")
+        top.wait_for("prog-ends", "prog-stays")
         top.press("R")
-        top.wait_for(f"pid {goes.pid}: give")
-        goes.kill()
-        top.wait_until_gone("goes")
+        top.wait_for(f"pid {ending.pid}: give")
+        ending.kill()
+        top.wait_until_gone("prog-ends")
         top.press("y?")
         top.wait_for("PgUp")
-        self.assertFalse([line for line in stays.requests() if "reclaim" in line])
+        self.assertFalse([line for line in staying.requests() if "reclaim" in line])
 
 
 class Processes(Case):
     def test_killed_process_leaves_the_screen(self):
-        dies = self.peer({"status": status("dies")})
-        self.peer({"status": status("stays")})
+        killed = self.peer({"status": status("prog-killed")})
+        self.peer({"status": status("prog-stays")})
         top = self.top()
-        top.wait_for("dies", "stays", "2 processes", "12.0 GiB of")
-        dies.kill()
-        top.wait_until_gone("dies")
-        top.wait_for("stays", "1 process ", "6.00 GiB of")
+        top.wait_for("prog-killed", "prog-stays", "2 processes", "12.0 GiB of")
+        killed.kill()
+        top.wait_until_gone("prog-killed")
+        top.wait_for("prog-stays", "1 process ", "6.00 GiB of")
 
     def test_stopped_process_keeps_its_numbers_and_delays_no_other(self):
-        stops = self.peer({"status": status("stops", used=GIB)})
-        goes = self.peer({"status": status("goes")})
+        stopped = self.peer({"status": status("prog-stops", used=GIB)})
+        ending = self.peer({"status": status("prog-ends")})
         top = self.top("--timeout=0.2", columns=120)
-        top.wait_for("stops", "goes")
-        os.kill(stops.pid, signal.SIGSTOP)
+        top.wait_for("prog-stops", "prog-ends")
+        os.kill(stopped.pid, signal.SIGSTOP)
         top.wait_for("is stopped (state T)")
         row, = (line for line in top.lines if "is stopped" in line)
         self.assertIn("1.00 GiB", row)
-        before = len(goes.requests())
-        top.wait(lambda: len(goes.requests()) > before + 50, "fifty requests to the other process")
+        before = len(ending.requests())
+        top.wait(lambda: len(ending.requests()) > before + 50, "fifty requests to the other process")
         top.press("?")
         top.wait_for("PgUp")
         top.press("x")
-        os.kill(stops.pid, signal.SIGCONT)
+        os.kill(stopped.pid, signal.SIGCONT)
         top.wait_until_gone("is stopped")
 
     def test_view_of_a_killed_process_keeps_its_last_contents(self):
-        dies = self.peer()
+        killed = self.peer()
         top = self.top()
         top.wait_for("./solver")
         top.press("\r2")
         top.wait_for("0x7f0000000000")
-        dies.kill()
+        killed.kill()
         top.wait_for("has ended.", "0x7f0000000000")
         top.press("\x1b")
         top.wait_for("no process with gpupool")

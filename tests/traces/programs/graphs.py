@@ -16,9 +16,9 @@ def sample(edges, seeds, fanout):
     sources = picked.reshape(-1)
     targets = seeds.repeat_interleave(fanout)
     nodes, numbers = torch.unique(torch.cat([seeds, sources]), return_inverse=True)
-    place = torch.empty(NODES, dtype=torch.long, device="cuda")
-    place[nodes] = torch.arange(len(nodes), device="cuda")
-    return nodes, numbers[len(seeds):], place[targets]
+    number_of = torch.empty(NODES, dtype=torch.long, device="cuda")
+    number_of[nodes] = torch.arange(len(nodes), device="cuda")
+    return nodes, numbers[len(seeds):], number_of[targets]
 
 
 class Layer(torch.nn.Module):
