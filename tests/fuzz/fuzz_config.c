@@ -83,15 +83,15 @@ static void check_values(const struct gp_config *config)
 {
 	char text[GP_SIZE_TEXT_MAX];
 	struct gp_text_error error;
-	uint64_t again = 0;
+	uint64_t reparsed = 0;
 
 	check_limit(&config->pinned_limit);
 	for (int device = -1; device <= GP_LIMIT_DEVICES_MAX; device++)
 		check_limit(gp_limit_list_find(&config->limit, device));
 	FUZZ_CHECK(config->reserve_bytes <= INT64_MAX, "the reserve is %s", config->text[GP_OPTION_RESERVE]);
 	gp_size_format(config->reserve_bytes, text);
-	FUZZ_CHECK(!gp_size_parse(text, &again, &error) && again == config->reserve_bytes, "%s is read as %ju", text,
-		(uintmax_t)again);
+	FUZZ_CHECK(!gp_size_parse(text, &reparsed, &error) && reparsed == config->reserve_bytes, "%s is read as %ju",
+		text, (uintmax_t)reparsed);
 	FUZZ_CHECK(config->pending_count <= INT64_MAX || config->pending_count == UINT64_MAX, "the pending count is %s",
 		config->text[GP_OPTION_PENDING_COUNT]);
 	FUZZ_CHECK(config->pending_ratio >= 0 && config->pending_ratio <= 1, "the pending ratio is %g",
@@ -121,9 +121,9 @@ static void check_closed(const struct gp_config *config)
 }
 
 /* The values that gpupool reports as effective must parse to the same configuration. */
-static void check_again(const struct gp_config *config)
+static void check_effective(const struct gp_config *config)
 {
-	static struct gp_config again;
+	static struct gp_config reparsed;
 	char *environment[GP_OPTION_COUNT + 1], value[GP_CONFIG_VALUE_SIZE];
 	struct gp_text_error error;
 	size_t n = 0;
@@ -141,26 +141,28 @@ static void check_again(const struct gp_config *config)
 		snprintf(environment[n++], room, "%s=%s", gp_config_options[i].variable, value);
 	}
 	environment[n] = NULL;
-	FUZZ_CHECK(!gp_config_parse(&again, environment, ignore_report, NULL), "the effective values are refused");
-	FUZZ_CHECK(!memcmp(again.text, config->text, sizeof(again.text)), "the effective values have other texts");
+	FUZZ_CHECK(!gp_config_parse(&reparsed, environment, ignore_report, NULL), "the effective values are refused");
+	FUZZ_CHECK(!memcmp(reparsed.text, config->text, sizeof(reparsed.text)),
+		"the texts of the effective values change when they are parsed");
 	for (int device = -1; device <= GP_LIMIT_DEVICES_MAX; device++)
-		FUZZ_CHECK(gp_limit_bytes(gp_limit_list_find(&again.limit, device), UINT64_MAX) ==
+		FUZZ_CHECK(gp_limit_bytes(gp_limit_list_find(&reparsed.limit, device), UINT64_MAX) ==
 				   gp_limit_bytes(gp_limit_list_find(&config->limit, device), UINT64_MAX),
-			"the effective values have another limit for device %d", device);
-	FUZZ_CHECK(again.pool == config->pool && again.reserve_bytes == config->reserve_bytes &&
-			   again.pending_count == config->pending_count &&
-			   again.pending_ratio == config->pending_ratio && again.oom_wait_ms == config->oom_wait_ms &&
-			   !strcmp(again.runtime_dir, config->runtime_dir),
-		"the effective values parse to others");
+			"the effective values give another limit for device %d", device);
+	FUZZ_CHECK(reparsed.pool == config->pool && reparsed.reserve_bytes == config->reserve_bytes &&
+			   reparsed.pending_count == config->pending_count &&
+			   reparsed.pending_ratio == config->pending_ratio &&
+			   reparsed.oom_wait_ms == config->oom_wait_ms &&
+			   !strcmp(reparsed.runtime_dir, config->runtime_dir),
+		"the effective values give another configuration");
 	while (n)
 		free(environment[--n]);
 }
 
 /* The candidate directories of the control socket must be absolute and fit their buffers. */
-static void check_places(const struct gp_config *config)
+static void check_socket_dirs(const struct gp_config *config)
 {
 	static const size_t sizes[] = {1, 2, 12, GP_CTL_PATH_MAX};
-	struct gp_ctl_dirs places = {
+	struct gp_ctl_dirs dirs = {
 		.runtime_dir = config->runtime_dir,
 		.xdg_runtime_dir = gp_config_variable("XDG_RUNTIME_DIR"),
 		.tmp_dir = gp_config_variable("TMPDIR"),
@@ -170,21 +172,22 @@ static void check_places(const struct gp_config *config)
 
 	for (unsigned nth = 0; nth < 4; nth++)
 		for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
-			if (gp_ctl_dir(&places, nth, path, sizes[i]) == 0)
+			if (gp_ctl_dir(&dirs, nth, path, sizes[i]) == 0)
 				FUZZ_CHECK(*path == '/' && strlen(path) < sizes[i], "socket directory '%s'", path);
 }
 
 /* Names of sockets and schemas come from other processes, too. */
 static void check_names(const char *text)
 {
-	char again[GP_CTL_NAME_MAX], name[GP_CTL_SCHEMA_MAX];
+	char formatted[GP_CTL_NAME_MAX], name[GP_CTL_SCHEMA_MAX];
 	uint64_t start_ticks;
 	unsigned major;
 	pid_t pid;
 
 	if (gp_ctl_name_parse(text, &pid, &start_ticks)) {
-		gp_ctl_name_format(again, pid, start_ticks);
-		FUZZ_CHECK(pid > 0 && !strcmp(text, again), "the socket name '%s' is parsed as '%s'", text, again);
+		gp_ctl_name_format(formatted, pid, start_ticks);
+		FUZZ_CHECK(
+			pid > 0 && !strcmp(text, formatted), "the socket name '%s' is parsed as '%s'", text, formatted);
 	}
 	if (gp_ctl_schema_parse(text, name, &major))
 		FUZZ_CHECK(*name && strlen(name) < sizeof(name), "the schema '%s' is parsed as '%s'", text, name);
@@ -206,9 +209,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	check_values(&config);
 	check_closed(&config);
 	if (!counts.n_closed)
-		check_again(&config);
+		check_effective(&config);
 	gp_config_check_devices(&config, 2, check_report, &counts);
-	check_places(&config);
+	check_socket_dirs(&config);
 	for (size_t i = 0; i < n; i++)
 		check_names(environment[i]);
 	environ = own;

@@ -56,7 +56,7 @@ static void check_sums(const struct history *h)
 }
 
 /* Called for each event. A new block must lie in a segment. */
-static void take(void *arg, const struct history *h, const struct history_event *event)
+static void check_event(void *arg, const struct history *h, const struct history_event *event)
 {
 	struct history_segment segment = {0};
 
@@ -127,7 +127,7 @@ static void check_holders(const struct stat_source *source, enum replay_at at, u
 static void inspect(const char *path, size_t size)
 {
 	struct stat_options options = {.file = path};
-	struct history history = {.take = take};
+	struct history history = {.on_change = check_event};
 	char error[REPLAY_ERROR_MAX];
 	struct stat_source source;
 
@@ -150,21 +150,21 @@ static void inspect(const char *path, size_t size)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct fuzz_input in = {data, data + size};
-	FILE *own_err = stderr, *nowhere = fopen("/dev/null", "w");
+	FILE *program_stderr = stderr, *null_file = fopen("/dev/null", "w");
 	unsigned choice = fuzz_byte(&in);
 	const char *title = choice & HAS_STACKS ? GP_RECORD_TITLE_STACKS : GP_RECORD_TITLE;
 	int fd = memfd_create("input", MFD_CLOEXEC);
 	char path[64];
 
-	fuzz_require(fd >= 0 && nowhere, "no file");
+	fuzz_require(fd >= 0 && null_file, "no file");
 	if (choice & HAS_TITLE)
 		fuzz_require(write(fd, title, strlen(title)) > 0, "no room");
 	fuzz_require(write(fd, in.at, (size_t)(in.end - in.at)) == in.end - in.at, "no room");
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	stderr = nowhere;
+	stderr = null_file;
 	inspect(path, size);
-	stderr = own_err;
-	fclose(nowhere);
+	stderr = program_stderr;
+	fclose(null_file);
 	close(fd);
 	return 0;
 }

@@ -368,10 +368,10 @@ static void check_answers(void)
 {
 	static char copy[GP_CTL_REQUEST_MAX];
 	const char *line = s.text, *text_end = s.text + s.n_sent;
-	bool goes_on = true;
+	bool is_answered = true;
 	size_t at = 0;
 
-	while (goes_on && line < text_end) {
+	while (is_answered && line < text_end) {
 		const char *end = memchr(line, '\n', (size_t)(text_end - line));
 
 		/* The server ends the connection after its answer to a line that is too long or has no end. */
@@ -379,14 +379,14 @@ static void check_answers(void)
 			take_answer(&at, an_error);
 			break;
 		}
-		goes_on = take_answer(&at, expect(line, (size_t)(end - line), copy));
+		is_answered = take_answer(&at, expect(line, (size_t)(end - line), copy));
 		line = end + 1;
 	}
 	FUZZ_CHECK(s.is_cut || at == s.n_answers, "there are more answers than requests");
 }
 
 /* Frees and reclaims all memory, so that the next input starts with the same state. */
-static void tidy(void)
+static void free_all(void)
 {
 	struct gp_json out;
 
@@ -419,6 +419,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	finish();
 	check_answers();
-	tidy();
+	free_all();
 	return 0;
 }

@@ -42,18 +42,18 @@ static struct shared {
 
 static struct input files[FILES_MAX];
 static unsigned n_files;
-static uint64_t state;
+static uint64_t random_state;
 
 /* xorshift64*: Vigna 2016. */
 static uint64_t draw(void)
 {
-	state ^= state >> 12;
-	state ^= state << 25;
-	state ^= state >> 27;
-	return state * UINT64_C(0x2545f4914f6cdd1d);
+	random_state ^= random_state >> 12;
+	random_state ^= random_state << 25;
+	random_state ^= random_state >> 27;
+	return random_state * UINT64_C(0x2545f4914f6cdd1d);
 }
 
-static size_t below(size_t n)
+static size_t draw_below(size_t n)
 {
 	return n ? (size_t)((draw() >> 11) % n) : 0;
 }
@@ -105,14 +105,14 @@ static void read_path(const char *path)
 /* Runs the target on a copy of exactly the input's size, so that a sanitiser sees reads past its end. */
 static void run_shared(void)
 {
-	uint8_t *exact = malloc(shared->size ? shared->size : 1);
+	uint8_t *copy = malloc(shared->size ? shared->size : 1);
 
-	fuzz_require(exact != NULL, "no memory");
-	memcpy(exact, shared->bytes, shared->size);
+	fuzz_require(copy != NULL, "no memory");
+	memcpy(copy, shared->bytes, shared->size);
 	alarm(INPUT_SECONDS);
-	LLVMFuzzerTestOneInput(exact, shared->size);
+	LLVMFuzzerTestOneInput(copy, shared->size);
 	alarm(0);
-	free(exact);
+	free(copy);
 }
 
 /* Makes room for n bytes, or for as many as fit, and returns that number. */
@@ -128,23 +128,23 @@ static size_t open_gap(size_t at, size_t n)
 static void edit(void)
 {
 	static const uint8_t special[] = {0, 1, 0x7f, 0x80, 0xff, '\n', ' ', '0', '9', '"', 0xfe};
-	const struct input *other = &files[below(n_files)];
-	size_t at = below(shared->size), from = below(other->size), n;
+	const struct input *other = &files[draw_below(n_files)];
+	size_t at = draw_below(shared->size), from = draw_below(other->size), n;
 
-	switch (shared->size ? below(6) : 3) {
+	switch (shared->size ? draw_below(6) : 3) {
 	case 0:
-		shared->bytes[at] ^= (uint8_t)(1u << below(8));
+		shared->bytes[at] ^= (uint8_t)(1u << draw_below(8));
 		break;
 	case 1:
-		shared->bytes[at] = special[below(sizeof(special))];
+		shared->bytes[at] = special[draw_below(sizeof(special))];
 		break;
 	case 2: /* remove a part */
-		n = 1 + below(shared->size - at < 32 ? shared->size - at : 32);
+		n = 1 + draw_below(shared->size - at < 32 ? shared->size - at : 32);
 		memmove(shared->bytes + at, shared->bytes + at + n, shared->size - at - n);
 		shared->size -= n;
 		break;
 	case 3: /* insert a part of another file */
-		n = open_gap(at, below(other->size - from));
+		n = open_gap(at, draw_below(other->size - from));
 		memcpy(shared->bytes + at, other->bytes + from, n);
 		break;
 	case 4: /* insert a byte */
@@ -152,13 +152,13 @@ static void edit(void)
 			shared->bytes[at] = (uint8_t)draw();
 		break;
 	default: /* overwrite a part with another part of the same input */
-		from = below(shared->size);
+		from = draw_below(shared->size);
 		n = shared->size - (at > from ? at : from);
-		memmove(shared->bytes + at, shared->bytes + from, below(n));
+		memmove(shared->bytes + at, shared->bytes + from, draw_below(n));
 	}
 }
 
-static void take(const struct input *file)
+static void load_input(const struct input *file)
 {
 	memcpy(shared->bytes, file->bytes, file->size);
 	shared->size = file->size;
@@ -168,14 +168,14 @@ static void run_all(unsigned n_mutations, uint64_t seed)
 {
 	for (unsigned i = 0; i < n_files; i++) {
 		shared->n_files++;
-		take(&files[i]);
+		load_input(&files[i]);
 		run_shared();
 	}
 	for (unsigned i = 0; i < n_mutations; i++) {
 		shared->n_mutations++;
-		state = (seed + i) * UINT64_C(0x9e3779b97f4a7c15) + 1;
-		take(&files[below(n_files)]);
-		for (size_t edits = 1 + below(EDITS_MAX); edits; edits--)
+		random_state = (seed + i) * UINT64_C(0x9e3779b97f4a7c15) + 1;
+		load_input(&files[draw_below(n_files)]);
+		for (size_t edits = 1 + draw_below(EDITS_MAX); edits; edits--)
 			edit();
 		run_shared();
 	}

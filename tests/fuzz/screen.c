@@ -13,9 +13,9 @@
 enum { KEPT_MAX = 8 << 20 };
 
 struct screen {
-	FILE *file, *own; /* own: the stream that file replaces meanwhile */
+	FILE *file, *replaced; /* replaced: stdout or stderr of the program, which file stands in for */
 	size_t n_bytes;
-	unsigned left; /* remaining bytes of the current character */
+	unsigned n_expected; /* number of missing bytes of the current character */
 	uint32_t character, least;
 	bool keeps;
 };
@@ -39,10 +39,10 @@ static void check_byte(struct screen *screen, unsigned char c)
 {
 	static const uint32_t least[] = {0, 0x80, 0x800, 0x10000};
 
-	if (screen->left) {
+	if (screen->n_expected) {
 		FUZZ_CHECK((c & 0xc0) == 0x80, "invalid byte %02x inside a UTF-8 character", c);
 		screen->character = screen->character << 6 | (c & 0x3f);
-		if (--screen->left)
+		if (--screen->n_expected)
 			return;
 		FUZZ_CHECK(screen->character >= screen->least, "overlong UTF-8 encoding of U+%04X",
 			(unsigned)screen->character);
@@ -50,10 +50,10 @@ static void check_byte(struct screen *screen, unsigned char c)
 		return;
 	}
 	FUZZ_CHECK(c < 0x80 || (c >= 0xc0 && c < 0xf8), "invalid first byte %02x of a UTF-8 character", c);
-	screen->left = c < 0x80 ? 0 : c < 0xe0 ? 1 : c < 0xf0 ? 2 : 3;
-	screen->least = least[screen->left];
-	screen->character = screen->left ? c & (0x3fu >> screen->left) : c;
-	if (!screen->left)
+	screen->n_expected = c < 0x80 ? 0 : c < 0xe0 ? 1 : c < 0xf0 ? 2 : 3;
+	screen->least = least[screen->n_expected];
+	screen->character = screen->n_expected ? c & (0x3fu >> screen->n_expected) : c;
+	if (!screen->n_expected)
 		check_character(c);
 }
 
@@ -71,14 +71,14 @@ static ssize_t print(void *cookie, const char *bytes, size_t n)
 	return (ssize_t)n;
 }
 
-static FILE *begin(struct screen *screen, FILE *own, bool keeps)
+static FILE *begin(struct screen *screen, FILE *replaced, bool keeps)
 {
 	if (!screen->file)
 		screen->file = fopencookie(screen, "w", (cookie_io_functions_t){.write = print});
 	fuzz_require(screen->file != NULL, "no stream");
-	screen->own = own;
+	screen->replaced = replaced;
 	screen->n_bytes = 0;
-	screen->left = 0;
+	screen->n_expected = 0;
 	screen->keeps = keeps;
 	return screen->file;
 }
@@ -93,9 +93,9 @@ void screens_begin(bool keeps)
 static FILE *end(struct screen *screen, size_t most)
 {
 	fflush(screen->file);
-	FUZZ_CHECK(!screen->left, "the output ends within a UTF-8 character");
+	FUZZ_CHECK(!screen->n_expected, "the output ends within a UTF-8 character");
 	FUZZ_CHECK(screen->n_bytes <= most, "the output has %zu bytes, more than %zu", screen->n_bytes, most);
-	return screen->own;
+	return screen->replaced;
 }
 
 void screens_end(size_t most)

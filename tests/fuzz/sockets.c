@@ -83,11 +83,11 @@ void sockets_open(unsigned n)
 		make_directory();
 	for (unsigned i = 0; i < SOCKETS_MAX; i++) {
 		struct peer *peer = &peers[i];
-		bool is_there = peer->name[0] != '\0';
+		bool is_listening = peer->name[0] != '\0';
 
-		if (i < n && !is_there)
+		if (i < n && !is_listening)
 			listen_at(peer, i);
-		if (i >= n && is_there) {
+		if (i >= n && is_listening) {
 			unlinkat(dir_fd, peer->name, 0);
 			close(peer->listener);
 			peer->name[0] = '\0';

@@ -174,21 +174,21 @@ static struct stat_group *find(struct stat_group *list, size_t n, const char *ke
 
 void stat_groups_compare(struct stat_groups *groups, const struct stat_groups *older)
 {
-	size_t n_now = groups->n;
+	size_t n_current = groups->n;
 
 	groups->has_growth = true;
-	if (n_now)
-		qsort(groups->list, n_now, sizeof(*groups->list), compare_keys);
-	for (size_t i = 0; i < n_now; i++)
+	if (n_current)
+		qsort(groups->list, n_current, sizeof(*groups->list), compare_keys);
+	for (size_t i = 0; i < n_current; i++)
 		groups->list[i].growth = (int64_t)groups->list[i].bytes;
 	for (size_t i = 0; i < older->n; i++) {
-		const struct stat_group *then = &older->list[i];
-		struct stat_group *now = find(groups->list, n_now, then->key);
+		const struct stat_group *older_group = &older->list[i];
+		struct stat_group *current = find(groups->list, n_current, older_group->key);
 
-		if (!now)
-			now = new_group(groups, stat_alloc(strdup(then->key)));
-		now->growth -= (int64_t)then->bytes;
-		now->order = then->order;
+		if (!current)
+			current = new_group(groups, stat_alloc(strdup(older_group->key)));
+		current->growth -= (int64_t)older_group->bytes;
+		current->order = older_group->order;
 	}
 	if (groups->n)
 		qsort(groups->list, groups->n, sizeof(*groups->list), compare);

@@ -19,7 +19,7 @@
 enum { OOM_MAX = 8 << 20, LEAKS_MAX = 64 << 20, ENTRIES_MAX = 4096, SAVED_MAX = 256 };
 
 /* Sets the age of the error as of now: the file has the age at the time of writing. */
-static void renew_age(json_t *reply)
+static void update_age(json_t *reply)
 {
 	json_t *last = json_object_get(reply, "last");
 	uint64_t then = stat_reply_u64_or_0(last, "time"), now = (uint64_t)time(NULL);
@@ -35,12 +35,12 @@ static json_t *parse_oom(const char *text, size_t length, char error[static STAT
 	json_t *reply = stat_reply_parse_saved(text, length, "oom", error);
 
 	if (reply)
-		renew_age(reply);
+		update_age(reply);
 	return reply;
 }
 
 /* Returns the size of the file and one byte more, so that reading that much meets the end of the file; at most max. */
-static size_t room_for(FILE *file, size_t max)
+static size_t buffer_size(FILE *file, size_t max)
 {
 	struct stat st;
 
@@ -53,7 +53,7 @@ static size_t room_for(FILE *file, size_t max)
 static char *read_file(const char *path, const char *name, size_t max, size_t *ret_length)
 {
 	FILE *file = fopen(path, "re");
-	size_t room = file ? room_for(file, max) : 0;
+	size_t room = file ? buffer_size(file, max) : 0;
 	char *text = file ? stat_alloc(malloc(room)) : NULL;
 	size_t n = file ? fread(text, 1, room, file) : 0;
 	bool is_good = file && !ferror(file) && n < max;

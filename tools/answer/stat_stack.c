@@ -38,13 +38,13 @@ struct stat_stacks *stat_stacks_new(const json_t *reply, pid_t pid, uid_t uid)
 void stat_stacks_free(struct stat_stacks *stacks)
 {
 	const char *problem = stat_symbols_problem(stacks->symbols);
-	char whose[32] = "";
+	char prefix[32] = "";
 
 	if (stacks->pid)
-		snprintf(whose, sizeof(whose), "pid %d: ", (int)stacks->pid);
+		snprintf(prefix, sizeof(prefix), "pid %d: ", (int)stacks->pid);
 	if (problem)
 		stat_error("look up the files and addresses that are shown with addr2line(1).",
-			"%ssome names of functions are missing: %s.", whose, problem);
+			"%ssome names of functions are missing: %s.", prefix, problem);
 	stat_stacks_free_quietly(stacks);
 }
 
@@ -77,7 +77,7 @@ static const char *name_of_object(const struct stat_stacks *stacks, int64_t obje
 	return slash ? slash + 1 : path;
 }
 
-static void name_plainly(
+static void name_by_address(
 	const struct stat_stacks *stacks, int64_t object, uint64_t address, char text[static FRAME_MAX])
 {
 	const char *name = name_of_object(stacks, object);
@@ -127,7 +127,7 @@ static const char *name_of_frame(struct stat_stacks *stacks, int64_t object, uin
 	if (object == LOCATION)
 		name_location(stacks, address, text);
 	else if (!name_by_file(stacks, object, address, key, text))
-		name_plainly(stacks, object, address, text);
+		name_by_address(stacks, object, address, text);
 	stat_clean(clean, sizeof(clean), text);
 	stacks->n_bytes += strlen(clean);
 	json_object_set_new(stacks->names, key, json_string(clean));
@@ -136,7 +136,7 @@ static const char *name_of_frame(struct stat_stacks *stacks, int64_t object, uin
 }
 
 /* Returns true for functions that start a program or a thread: they end every stack, and say nothing about it. */
-static bool is_end(const char *name)
+static bool is_start_function(const char *name)
 {
 	static const char *const names[] = {"__libc_start_", "start_thread (", "clone3 ("};
 
@@ -161,7 +161,7 @@ char *stat_stacks_full_text(struct stat_stacks *stacks, const json_t *frames)
 		if (i == FRAMES_MAX || !read_frame(frame, &object, &address))
 			break;
 		name = name_of_frame(stacks, object, address);
-		if (i && is_end(name))
+		if (i && is_start_function(name))
 			break;
 		fprintf(out, "%s%s", i ? STAT_FRAMES_BETWEEN : "", name);
 	}

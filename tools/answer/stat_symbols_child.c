@@ -69,7 +69,7 @@ static struct spent {
 static size_t n_spent;
 static int64_t spent_since_ns, spent_foreign_ns;
 
-static struct spent *spent_of(uid_t uid)
+static struct spent *time_spent_by(uid_t uid)
 {
 	int64_t now_ns = ctl_client_now_ns();
 	size_t i = 0;
@@ -90,7 +90,7 @@ static struct spent *spent_of(uid_t uid)
 
 static int64_t left_ns(uid_t uid)
 {
-	const struct spent *of_user = spent_of(uid);
+	const struct spent *of_user = time_spent_by(uid);
 	int64_t user_ns, all_ns;
 
 	if (uid == geteuid())
@@ -100,9 +100,9 @@ static int64_t left_ns(uid_t uid)
 	return user_ns < all_ns ? user_ns : all_ns;
 }
 
-static void spend(uid_t uid, int64_t ns)
+static void add_time_spent(uid_t uid, int64_t ns)
 {
-	spent_of(uid)->ns += ns;
+	time_spent_by(uid)->ns += ns;
 	if (uid != geteuid())
 		spent_foreign_ns += ns;
 }
@@ -131,7 +131,7 @@ static bool close_others(int fd)
 	return true;
 }
 
-static bool become(uid_t uid, gid_t gid)
+static bool become_user(uid_t uid, gid_t gid)
 {
 	if (uid == geteuid())
 		return true;
@@ -166,7 +166,7 @@ static bool set_limit(int resource, rlim_t value)
 
 static bool confine(uid_t uid, gid_t gid)
 {
-	return become(uid, gid) && set_limit(RLIMIT_AS, mapped_bytes() + MEMORY_BYTES) &&
+	return become_user(uid, gid) && set_limit(RLIMIT_AS, mapped_bytes() + MEMORY_BYTES) &&
 	       set_limit(RLIMIT_CPU, CPU_SECONDS) && set_limit(RLIMIT_CORE, 0) && set_limit(RLIMIT_FSIZE, 0) &&
 	       prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_PDEATHSIG, SIGKILL) == 0;
 }
@@ -257,7 +257,7 @@ static size_t ask(struct stat_symbols *symbols, const struct question *question,
 	while (n_ready < 0 && errno == EINTR && ctl_client_now_ns() - begin_ns < most_ns);
 	if (n_ready > 0)
 		n = recv(symbols->fd, answer, 1 + TEXT_MAX, MSG_DONTWAIT);
-	spend(symbols->uid, ctl_client_now_ns() - begin_ns);
+	add_time_spent(symbols->uid, ctl_client_now_ns() - begin_ns);
 	return n > 0 ? (size_t)n : 0;
 }
 

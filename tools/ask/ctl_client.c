@@ -301,7 +301,7 @@ static size_t fill_poll(struct asking *asking, int64_t *until_ns)
 		if (client->fd < 0 && client->retry_ns < *until_ns)
 			*until_ns = client->retry_ns;
 		if (!client->is_late && timeout_end_ns < *until_ns &&
-			asking->round->is_in_the_way(asking->round->arg, client))
+			asking->round->is_slot_needed(asking->round->arg, client))
 			*until_ns = timeout_end_ns;
 	}
 	return n_pending;
@@ -337,7 +337,7 @@ static void drop_slow(struct asking *asking)
 	for (size_t i = 0; i < asking->n; i++) {
 		struct ctl_client *client = asking->clients[i];
 
-		if (now_ns - client->asked_ns < round->timeout_ns || !round->is_in_the_way(round->arg, client)) {
+		if (now_ns - client->asked_ns < round->timeout_ns || !round->is_slot_needed(round->arg, client)) {
 			asking->clients[n++] = client;
 			continue;
 		}

@@ -65,7 +65,7 @@ struct ctl_round {
 	/* Called once for each client that next() returned, when it has an answer or an error. */
 	void (*done)(void *arg, struct ctl_client *client);
 	/* True if other clients need the slot of a client that has not answered for timeout_ns. */
-	bool (*is_in_the_way)(void *arg, const struct ctl_client *client);
+	bool (*is_slot_needed)(void *arg, const struct ctl_client *client);
 	void *arg;
 };
 

@@ -54,13 +54,13 @@ static bool add(void *arg, const struct gp_ctl_abstract *found)
 		return true;
 	user = search->n_processes < PROCESSES_MAX ? find_user(search, found->uid) : USERS_MAX;
 	if (user == USERS_MAX || search->users[user].n_processes == USER_PROCESSES_MAX ||
-		!stat_places_room(survey, found->uid)) {
+		!stat_dirs_room(survey, found->uid)) {
 		survey->missed.n_sockets++;
 		return search->n_processes < PROCESSES_MAX;
 	}
 	process.dir = search->users[user].dir;
 	strcpy(process.name, found->name);
-	stat_places_add(survey, &process);
+	stat_dirs_add_process(survey, &process);
 	search->users[user].n_processes++;
 	search->n_processes++;
 	return true;

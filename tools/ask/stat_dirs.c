@@ -34,7 +34,7 @@ static bool is_known(const struct stat_survey *survey, const struct stat *st)
 }
 
 /* The array grows by powers of two. */
-void stat_places_add(struct stat_survey *survey, const struct stat_process *process)
+void stat_dirs_add_process(struct stat_survey *survey, const struct stat_process *process)
 {
 	if ((survey->n_processes & (survey->n_processes - 1)) == 0)
 		survey->processes = stat_alloc(reallocarray(
@@ -43,7 +43,7 @@ void stat_places_add(struct stat_survey *survey, const struct stat_process *proc
 	survey->n_foreign += process->uid != geteuid();
 }
 
-size_t stat_places_room(const struct stat_survey *survey, uid_t uid)
+size_t stat_dirs_room(const struct stat_survey *survey, uid_t uid)
 {
 	size_t left = ALL_FOREIGN_SOCKETS_MAX - survey->n_foreign;
 
@@ -59,7 +59,7 @@ static void add_process(struct stat_survey *survey, const char *name, uid_t uid)
 	if (!gp_ctl_name_parse(name, &process.pid, &process.start_ticks))
 		return;
 	strcpy(process.name, name);
-	stat_places_add(survey, &process);
+	stat_dirs_add_process(survey, &process);
 }
 
 /* Returns true if a file is the report of a process that has ended (stat_saved.h). */
@@ -79,7 +79,7 @@ static bool list(struct stat_survey *survey, int dir_fd, uid_t uid)
 {
 	int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *entries = fd < 0 ? NULL : fdopendir(fd);
-	size_t first = survey->n_processes, n_max = stat_places_room(survey, uid);
+	size_t first = survey->n_processes, n_max = stat_dirs_room(survey, uid);
 	size_t n_entries = uid == geteuid() ? SIZE_MAX : FOREIGN_ENTRIES_MAX;
 	const struct dirent *entry;
 	bool has_reports = false;
@@ -146,7 +146,7 @@ int stat_dir_open(struct stat_dir *dir)
 	return 0;
 }
 
-static struct gp_ctl_dirs own_places(void)
+static struct gp_ctl_dirs caller_dirs(void)
 {
 	return (struct gp_ctl_dirs){
 		.runtime_dir = getenv("GPUPOOL_RUNTIME_DIR"),
@@ -156,7 +156,7 @@ static struct gp_ctl_dirs own_places(void)
 	};
 }
 
-static void add_places(struct stat_survey *survey, const struct gp_ctl_dirs *dirs, const char *prefix)
+static void add_dirs(struct stat_survey *survey, const struct gp_ctl_dirs *dirs, const char *prefix)
 {
 	char path[GP_CTL_PATH_MAX], whole[GP_CTL_PATH_MAX + 64];
 	int error;
@@ -169,16 +169,16 @@ static void add_places(struct stat_survey *survey, const struct gp_ctl_dirs *dir
 	}
 }
 
-void stat_places_own(struct stat_survey *survey)
+void stat_dirs_of_caller(struct stat_survey *survey)
 {
-	struct gp_ctl_dirs dirs = own_places();
+	struct gp_ctl_dirs dirs = caller_dirs();
 
-	add_places(survey, &dirs, "");
+	add_dirs(survey, &dirs, "");
 }
 
-void stat_places_describe(char *text, size_t size)
+void stat_dirs_describe(char *text, size_t size)
 {
-	struct gp_ctl_dirs dirs = own_places();
+	struct gp_ctl_dirs dirs = caller_dirs();
 	char path[GP_CTL_PATH_MAX];
 	size_t length = 0;
 	int error;
@@ -222,12 +222,12 @@ static int compare_numbers(const void *a, const void *b)
  * the number of directories is bounded: a user may make a directory for each of many subordinate ids, but those have
  * high numbers, and no login.
  */
-void stat_places_all_users(struct stat_survey *survey)
+void stat_dirs_of_all_users(struct stat_survey *survey)
 {
 	static const char *const patterns[] = {"/run/user/*/gpupool", "/tmp/gpupool-[0-9]*"};
 	glob_t found;
 
-	if (own_places().runtime_dir)
+	if (caller_dirs().runtime_dir)
 		return; /* the user wants only that directory */
 	for (size_t i = 0; i < sizeof(patterns) / sizeof(patterns[0]); i++) {
 		if (glob(patterns[i], GLOB_NOSORT, NULL, &found) != 0)
@@ -241,7 +241,7 @@ void stat_places_all_users(struct stat_survey *survey)
 	}
 }
 
-void stat_places_of_process(struct stat_survey *survey, pid_t pid)
+void stat_dirs_of_process(struct stat_survey *survey, pid_t pid)
 {
 	char *variables = stat_environ_read(pid), root[32];
 	struct gp_ctl_dirs dirs;
@@ -255,9 +255,9 @@ void stat_places_of_process(struct stat_survey *survey, pid_t pid)
 			.tmp_dir = stat_environ_find(variables, "TMPDIR"),
 			.uid = st.st_uid,
 		};
-		add_places(survey, &dirs, "");
+		add_dirs(survey, &dirs, "");
 		snprintf(root, sizeof(root), "/proc/%d/root", (int)pid);
-		add_places(survey, &dirs, root);
+		add_dirs(survey, &dirs, root);
 	}
 	free(variables);
 }

@@ -11,25 +11,25 @@
 #include "stat_survey.h"
 
 /* Adds the directories that a program started from this environment would use. */
-void stat_places_own(struct stat_survey *survey);
+void stat_dirs_of_caller(struct stat_survey *survey);
 
 /* For root, adds the usual directories of every user; nothing if GPUPOOL_RUNTIME_DIR is set. */
-void stat_places_all_users(struct stat_survey *survey);
+void stat_dirs_of_all_users(struct stat_survey *survey);
 
 /*
  * Adds the directories that the environment of a process names. If the process is in a container, a name leads to other
  * directories there; both are added.
  */
-void stat_places_of_process(struct stat_survey *survey, pid_t pid);
+void stat_dirs_of_process(struct stat_survey *survey, pid_t pid);
 
 /* Adds a process to the survey. */
-void stat_places_add(struct stat_survey *survey, const struct stat_process *process);
+void stat_dirs_add_process(struct stat_survey *survey, const struct stat_process *process);
 
 /* Returns how many processes of this user may be added from one directory. */
-size_t stat_places_room(const struct stat_survey *survey, uid_t uid);
+size_t stat_dirs_room(const struct stat_survey *survey, uid_t uid);
 
 /* Opens a directory of the survey again. Returns 0 or -errno; -ESTALE if its path now leads to another directory. */
 int stat_dir_open(struct stat_dir *dir);
 
-/* Writes a list of the directories of stat_places_own(), usable or not, for a message. */
-void stat_places_describe(char *text, size_t size);
+/* Writes a list of the directories of stat_dirs_of_caller(), usable or not, for a message. */
+void stat_dirs_describe(char *text, size_t size);

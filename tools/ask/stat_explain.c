@@ -97,7 +97,8 @@ void stat_explain_error(struct stat_process *process, int error, const struct st
 		explain_silence(process, question);
 		break;
 	case -EBUSY:
-		explain(process, STAT_NO_ANSWER, "did not answer at once, and other processes were waiting.");
+		explain(process, STAT_NO_ANSWER,
+			"did not answer within its part of the time, and other processes were waiting.");
 		advise(process, "ask it alone: gpupool-stat %d", (int)process->pid);
 		break;
 	case -ECONNREFUSED:

@@ -64,7 +64,7 @@ static const struct {
 	{"permission", STAT_NOT_PERMITTED},
 };
 
-static enum stat_exit take_error(const json_t *reply, char error[static STAT_ERROR_MAX])
+static enum stat_exit read_error(const json_t *reply, char error[static STAT_ERROR_MAX])
 {
 	const char *reason = stat_reply_text(reply, "reason");
 
@@ -79,10 +79,10 @@ static enum stat_exit take_error(const json_t *reply, char error[static STAT_ERR
 static enum stat_exit check_schema(const json_t *reply, const char *name, char error[static STAT_ERROR_MAX])
 {
 	const char *schema = stat_reply_text(reply, "schema");
-	char its_name[GP_CTL_SCHEMA_MAX];
+	char reply_name[GP_CTL_SCHEMA_MAX];
 	unsigned major;
 
-	if (!gp_ctl_schema_parse(schema, its_name, &major)) {
+	if (!gp_ctl_schema_parse(schema, reply_name, &major)) {
 		snprintf(error, STAT_ERROR_MAX, "gave an answer without a schema of gpupool");
 		return STAT_FAILED;
 	}
@@ -91,9 +91,9 @@ static enum stat_exit check_schema(const json_t *reply, const char *name, char e
 			GP_CTL_MAJOR);
 		return STAT_OTHER_VERSION;
 	}
-	if (!strcmp(its_name, "error"))
-		return take_error(reply, error);
-	if (strcmp(its_name, name) != 0) {
+	if (!strcmp(reply_name, "error"))
+		return read_error(reply, error);
+	if (strcmp(reply_name, name) != 0) {
 		snprintf(error, STAT_ERROR_MAX, "answered with %.64s to '%s'", schema, name);
 		return STAT_FAILED;
 	}

@@ -163,7 +163,7 @@ static enum stat_exit report_no_process(void)
 {
 	char dirs[512], text[512];
 
-	stat_places_describe(dirs, sizeof(dirs));
+	stat_dirs_describe(dirs, sizeof(dirs));
 	snprintf(text, sizeof(text), "start a program with: gpupool-run COMMAND");
 	stat_error(
 		text, "no gpupool processes%s on this host (looked in %s).", geteuid() == 0 ? "" : " of yours", dirs);

@@ -111,7 +111,7 @@ static bool is_wanted(const struct stat_question *question, pid_t pid)
 }
 
 /* Returns true if a process has ended and left its socket behind. */
-static bool is_dead(const struct stat_process *process)
+static bool has_ended(const struct stat_process *process)
 {
 	uint64_t start_ticks;
 	char state;
@@ -144,7 +144,7 @@ static bool charge(struct round *round, struct user *user, size_t n_bytes, size_
 }
 
 /* Leaves out the remaining processes of a user. */
-static void cut_off(struct round *round, struct user *user)
+static void leave_out_rest(struct round *round, struct user *user)
 {
 	round->survey->missed.n_beyond += user->end - user->next;
 	user->end = user->next;
@@ -160,20 +160,20 @@ static void read_answer(struct round *round, struct stat_process *process)
 	if (is_foreign(user) && n_values <= round->max_values && !charge(round, user, client->length, n_values)) {
 		stat_explain_share(process);
 		round->survey->missed.n_beyond++;
-		cut_off(round, user);
+		leave_out_rest(round, user);
 		return;
 	}
 	process->reply = stat_reply_parse(client->answer, client->length, round->question->schema, round->max_values,
 		&process->exit, process->error);
 }
 
-static void take_answer(struct round *round, struct stat_process *process)
+static void handle_answer(struct round *round, struct stat_process *process)
 {
 	const struct ctl_client *client = &process->client;
 
 	/* The process may have ended, and removed its socket, while it was asked. */
 	if (client->error == -ENOENT ||
-		((client->error == -ECONNRESET || client->error == -ECONNREFUSED) && is_dead(process)))
+		((client->error == -ECONNRESET || client->error == -ECONNREFUSED) && has_ended(process)))
 		process->is_dropped = true;
 	if (process->is_dropped)
 		return;
@@ -197,7 +197,7 @@ static void finish(struct round *round, struct stat_process *process)
 	struct user *user = &round->users[process->user];
 	struct ctl_client *client = &process->client;
 
-	take_answer(round, process);
+	handle_answer(round, process);
 	/* A late client keeps the part that it has received. */
 	if (!client->is_late) {
 		free(client->answer);
@@ -241,7 +241,7 @@ static void open_process(struct round *round, struct stat_process *process)
 	if (client->fd < 0 && !client->is_late)
 		ctl_client_open(client);
 	/* -EPERM without a peer: not even the owner of the directory may connect. */
-	if ((client->error == -ECONNREFUSED || (client->error == -EPERM && !client->peer_pid)) && is_dead(process)) {
+	if ((client->error == -ECONNREFUSED || (client->error == -EPERM && !client->peer_pid)) && has_ended(process)) {
 		if (dir->uid == geteuid())
 			unlinkat(dir->fd, process->name, 0);
 		process->is_dropped = true;
@@ -275,7 +275,7 @@ static bool admit(struct round *round, struct user *user, struct stat_process *p
 	if (user->n_asked == STAT_USER_PROCESSES) {
 		drop(process);
 		round->survey->missed.n_beyond++;
-		cut_off(round, user);
+		leave_out_rest(round, user);
 		return false;
 	}
 	if (!user->pids)
@@ -302,7 +302,7 @@ static int start(struct round *round, struct user *user, struct stat_process *pr
 	if (error) {
 		ctl_client_close(client);
 		client->error = error == -ESTALE ? -ENOENT : error; /* the directory was replaced */
-		take_answer(round, process);
+		handle_answer(round, process);
 		return 0;
 	}
 	open_process(round, process);
@@ -355,7 +355,7 @@ static void done(void *arg, struct ctl_client *client)
 }
 
 /* Returns true if a process waits for the slot of this client, because the user's share or the window is full. */
-static bool is_in_the_way(void *arg, const struct ctl_client *client)
+static bool is_slot_needed(void *arg, const struct ctl_client *client)
 {
 	const struct round *round = arg;
 	const struct user *user = &round->users[process_of(client)->user];
@@ -475,7 +475,7 @@ void stat_round_ask(struct stat_survey *survey, const struct stat_question *ques
 		.timeout_ns = question->timeout_ms * INT64_C(1000000) / ASK_TIMEOUT_SHARE,
 		.next = next,
 		.done = done,
-		.is_in_the_way = is_in_the_way,
+		.is_slot_needed = is_slot_needed,
 		.arg = &round,
 	};
 

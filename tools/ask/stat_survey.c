@@ -12,7 +12,7 @@
 #include "stat_dirs.h"
 #include "stat_round.h"
 
-#define LOOK_NS INT64_C(1000000000)
+#define SEARCH_INTERVAL_NS INT64_C(1000000000)
 
 static int compare_pids(const void *a, const void *b)
 {
@@ -39,11 +39,11 @@ static void forget_dropped(struct stat_survey *survey)
 static void search(struct stat_survey *survey, const struct stat_question *question)
 {
 	*survey = (struct stat_survey){0};
-	stat_places_own(survey);
+	stat_dirs_of_caller(survey);
 	for (size_t i = 0; i < question->n_pids; i++)
-		stat_places_of_process(survey, question->pids[i]);
+		stat_dirs_of_process(survey, question->pids[i]);
 	if (geteuid() == 0)
-		stat_places_all_users(survey);
+		stat_dirs_of_all_users(survey);
 	stat_abstract_list(survey);
 }
 
@@ -99,9 +99,9 @@ void stat_survey_again(struct stat_survey *survey, const struct stat_question *q
 {
 	int64_t now_ns = ctl_client_now_ns();
 
-	if (!survey->looked_ns || now_ns - survey->looked_ns >= LOOK_NS) {
+	if (!survey->searched_ns || now_ns - survey->searched_ns >= SEARCH_INTERVAL_NS) {
 		search_again(survey, question);
-		survey->looked_ns = now_ns;
+		survey->searched_ns = now_ns;
 	} else {
 		forget_answers(survey);
 	}

@@ -64,7 +64,7 @@ struct stat_survey {
 	size_t n_processes;
 	size_t n_foreign; /* of other users, before any were dropped */
 	struct stat_missed missed;
-	int64_t looked_ns; /* when sockets were last searched for; 0: never */
+	int64_t searched_ns; /* when sockets were last searched for; 0: never */
 };
 
 /* A request, and the processes to ask: these or, if n_pids is 0, all that can be seen. */

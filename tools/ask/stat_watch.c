@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <time.h>
 
-/* Waits for the next time. Times that are already past are skipped, so that late rounds do not pile up. */
-static void wait_for(struct timespec *next, int ms)
+/* Waits until the next round. Times that are already past are skipped, so that late rounds do not pile up. */
+static void wait_until_next(struct timespec *next, int ms)
 {
 	struct timespec now;
 
@@ -44,7 +44,7 @@ enum stat_exit stat_watch(const struct stat_question *question, const struct sta
 		fflush(stdout);
 		if (is_over(&survey, options, n))
 			break;
-		wait_for(&next, options->watch_ms);
+		wait_until_next(&next, options->watch_ms);
 		if (!options->is_json && !options->is_quiet)
 			putchar('\n');
 	}

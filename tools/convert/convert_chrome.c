@@ -11,12 +11,12 @@
 #include "tools/replay/replay_samples.h"
 #include "convert_formats.h"
 
-enum { PARTS = 20000, MOMENTS_MAX = 10000 };
+enum { PARTS = 20000, INSTANTS_MAX = 10000 };
 
 struct chrome {
 	FILE *out;
 	uint64_t pid;
-	uint64_t n_moments;
+	uint64_t n_instants;
 	struct samples samples;
 };
 
@@ -26,12 +26,12 @@ static void put_time(FILE *out, uint64_t ns)
 	fprintf(out, "\"ts\":%" PRIu64 ".%03u", ns / 1000, (unsigned)(ns % 1000));
 }
 
-static void take(void *arg, const struct history *h, const struct history_event *event)
+static void add_change(void *arg, const struct history *h, const struct history_event *event)
 {
 	struct chrome *c = arg;
 
 	samples_take(&c->samples, h, event);
-	if (event->kind != HISTORY_REFUSED || c->n_moments++ >= MOMENTS_MAX)
+	if (event->kind != HISTORY_REFUSED || c->n_instants++ >= INSTANTS_MAX)
 		return;
 	fputs(",\n{\"ph\":\"i\",\"s\":\"p\",\"cat\":\"memory\",\"name\":\"out of memory\",", c->out);
 	fprintf(c->out, "\"pid\":%" PRIu64 ",\"tid\":%" PRIu32 ",", c->pid, event->thread);
@@ -39,7 +39,7 @@ static void take(void *arg, const struct history *h, const struct history_event 
 	fprintf(c->out, ",\"args\":{\"asked_bytes\":%" PRIu64 "}}", event->requested_bytes);
 }
 
-static void put_counters(const struct chrome *c, unsigned number, bool knows_driver)
+static void put_counters(const struct chrome *c, unsigned number, bool has_driver_memory)
 {
 	const struct samples_memory *m = &c->samples.memories[number];
 
@@ -55,7 +55,7 @@ static void put_counters(const struct chrome *c, unsigned number, bool knows_dri
 		fputs("\",", c->out);
 		put_time(c->out, s->ns);
 		fprintf(c->out, ",\"args\":{\"used\":%" PRIu64, s->used_bytes);
-		if (knows_driver)
+		if (has_driver_memory)
 			fprintf(c->out, ",\"held but not used\":%" PRIu64, idle);
 		fputs("}}", c->out);
 	}
@@ -63,7 +63,7 @@ static void put_counters(const struct chrome *c, unsigned number, bool knows_dri
 
 static enum stat_exit run(struct chrome *c, const struct stat_source *source)
 {
-	struct history history = {.take = take, .arg = c};
+	struct history history = {.on_change = add_change, .arg = c};
 	char error[REPLAY_ERROR_MAX];
 	int r = history_run(&history, source->file, source->contents.n_events, error);
 

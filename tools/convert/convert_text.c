@@ -39,7 +39,7 @@ enum stat_exit convert_folded(FILE *out, const struct stat_source *source, uint6
 
 struct rmm {
 	FILE *out;
-	uint64_t left;
+	uint64_t n_left;
 };
 
 static void put_time(FILE *out, uint64_t start_s, uint64_t ns)
@@ -55,14 +55,14 @@ static void put_time(FILE *out, uint64_t start_s, uint64_t ns)
 static void put_rmm(void *arg, const struct history *h, const struct history_event *event)
 {
 	struct rmm *rmm = arg;
-	bool is_new = event->kind == HISTORY_BLOCK_NEW, is_gone = event->kind == HISTORY_BLOCK_GONE;
+	bool is_new = event->kind == HISTORY_BLOCK_NEW, is_freed = event->kind == HISTORY_BLOCK_FREED;
 
-	if ((!is_new && !is_gone && event->kind != HISTORY_REFUSED) || event->memory == HISTORY_PINNED || !rmm->left)
+	if ((!is_new && !is_freed && event->kind != HISTORY_REFUSED) || event->memory == HISTORY_PINNED || !rmm->n_left)
 		return;
-	rmm->left--;
+	rmm->n_left--;
 	fprintf(rmm->out, "%" PRIu32 ",", event->thread);
 	put_time(rmm->out, h->start_s, event->ns);
-	if (is_new || is_gone)
+	if (is_new || is_freed)
 		fprintf(rmm->out, ",%s,0x%" PRIx64, is_new ? "allocate" : "free", event->addr);
 	else
 		fputs(",allocate failure,(nil)", rmm->out);
@@ -72,7 +72,7 @@ static void put_rmm(void *arg, const struct history *h, const struct history_eve
 enum stat_exit convert_rmm(FILE *out, const struct stat_source *source, uint64_t n_max)
 {
 	struct rmm rmm = {out, n_max};
-	struct history history = {.take = put_rmm, .arg = &rmm};
+	struct history history = {.on_change = put_rmm, .arg = &rmm};
 	char error[REPLAY_ERROR_MAX];
 	int r;
 

@@ -88,9 +88,9 @@ static void put_trace(struct torch *t, unsigned device)
 	for (uint64_t i = first; i < t->n; i++) {
 		static const char *const actions[] = {
 			[HISTORY_SEGMENT_NEW] = "segment_alloc",
-			[HISTORY_SEGMENT_GONE] = "segment_free",
+			[HISTORY_SEGMENT_RELEASED] = "segment_free",
 			[HISTORY_BLOCK_NEW] = "alloc",
-			[HISTORY_BLOCK_GONE] = "free_requested",
+			[HISTORY_BLOCK_FREED] = "free_requested",
 			[HISTORY_REFUSED] = "oom",
 		};
 		const struct history_event *e = &t->ring[i % t->size];
@@ -98,7 +98,7 @@ static void put_trace(struct torch *t, unsigned device)
 		if (e->memory != device)
 			continue;
 		put_event(t, &list, e, actions[e->kind]);
-		if (e->kind == HISTORY_BLOCK_GONE)
+		if (e->kind == HISTORY_BLOCK_FREED)
 			put_event(t, &list, e, "free_completed");
 	}
 	pickle_list_end(&t->pickle, &list);
@@ -120,7 +120,7 @@ static void put_traces(struct torch *t)
  * Skips memory without an address, which the viewer cannot draw. A history does not know how much memory of the
  * device was free at a failed allocation, so the event has the capacity that the program had not reserved.
  */
-static void take(void *arg, const struct history *h, const struct history_event *event)
+static void add_event(void *arg, const struct history *h, const struct history_event *event)
 {
 	struct torch *t = arg;
 	const struct history_memory *memory = &h->memories[event->memory];
@@ -142,7 +142,7 @@ static void take(void *arg, const struct history *h, const struct history_event 
 
 static enum stat_exit from_recording(struct torch *t, FILE *out, const struct stat_source *source)
 {
-	struct history history = {.take = take, .arg = t};
+	struct history history = {.on_change = add_event, .arg = t};
 	char error[REPLAY_ERROR_MAX];
 	int r = history_run(&history, source->file, source->contents.n_events, error);
 

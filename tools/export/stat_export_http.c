@@ -47,10 +47,11 @@ static char *make_metrics(struct exporter *exporter, enum stat_metrics_format fo
 
 static struct stat_page make_page(void *arg, const char *accepted)
 {
-	bool is_open = accepted && strstr(accepted, "application/openmetrics-text");
-	struct stat_page page = {.type = is_open ? STAT_METRICS_TYPE_OPENMETRICS : STAT_METRICS_TYPE_PROMETHEUS};
+	bool is_openmetrics = accepted && strstr(accepted, "application/openmetrics-text");
+	struct stat_page page = {.type = is_openmetrics ? STAT_METRICS_TYPE_OPENMETRICS : STAT_METRICS_TYPE_PROMETHEUS};
 
-	page.text = make_metrics(arg, is_open ? STAT_METRICS_OPENMETRICS : STAT_METRICS_PROMETHEUS, &page.length);
+	page.text =
+		make_metrics(arg, is_openmetrics ? STAT_METRICS_OPENMETRICS : STAT_METRICS_PROMETHEUS, &page.length);
 	return page;
 }
 
@@ -59,11 +60,11 @@ static uint64_t now_ns(void)
 	return (uint64_t)ctl_client_now_ns();
 }
 
-static void serve_until_signal(struct stat_http *http, const sigset_t *ends)
+static void serve_until_signal(struct stat_http *http, const sigset_t *end_signals)
 {
 	const struct timespec second = {.tv_sec = 1};
 
-	while (sigtimedwait(ends, NULL, &second) < 0)
+	while (sigtimedwait(end_signals, NULL, &second) < 0)
 		stat_http_tick(http);
 }
 
@@ -82,15 +83,15 @@ enum stat_exit stat_export_run(const struct stat_command *command, const struct 
 	char address[STAT_ADDRESS_MAX];
 	struct stat_http *http;
 	enum stat_exit result;
-	sigset_t ends;
+	sigset_t end_signals;
 
 	result = stat_listen(options->listen ? options->listen : DEFAULT_ADDRESS, &settings.fd, address);
 	if (result != STAT_OK)
 		return result;
-	sigemptyset(&ends);
-	sigaddset(&ends, SIGINT);
-	sigaddset(&ends, SIGTERM);
-	pthread_sigmask(SIG_BLOCK, &ends, NULL); /* the server's threads inherit it */
+	sigemptyset(&end_signals);
+	sigaddset(&end_signals, SIGINT);
+	sigaddset(&end_signals, SIGTERM);
+	pthread_sigmask(SIG_BLOCK, &end_signals, NULL); /* the server's threads inherit it */
 	http = stat_http_start(&settings);
 	if (!http) {
 		stat_error(NULL, "the HTTP server could not be started.");
@@ -98,7 +99,7 @@ enum stat_exit stat_export_run(const struct stat_command *command, const struct 
 	}
 	printf("http://%s/metrics\n", address);
 	fflush(stdout);
-	serve_until_signal(http, &ends);
+	serve_until_signal(http, &end_signals);
 	stat_http_stop(http);
 	return STAT_OK;
 }

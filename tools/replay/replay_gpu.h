@@ -82,7 +82,7 @@ void replay_pool_deinit(struct replay_pool *pool);
 /* Queues a recorded answer of the driver until the pool makes a call that it answers. */
 void replay_answer(struct replay_pool *pool, const struct replay_event *event);
 
-/* Applies all queued answers: even if the replay made no such calls, they tell what the GPU and the driver did. */
+/* Applies all queued answers: even if the replay made no such calls, they show what the GPU and the driver did. */
 void replay_apply_answers(struct replay_pool *pool);
 
 /* Returns the next recorded result of a retry in a RESCUE, or the model's answer for that many bytes. */

@@ -39,7 +39,7 @@ bool history_next(const struct history *h, struct history_segment *segment)
 
 static void emit_event(struct history *h, const struct history_event *event)
 {
-	h->take(h->arg, h, event);
+	h->on_change(h->arg, h, event);
 }
 
 /* Returns an event with its position, time, thread and memory set, and nothing else. */
@@ -63,7 +63,7 @@ static void remove_segment(struct history *h, struct replay_entry *segment, cons
 	struct history_event event = make_event(h, e, segment->pool);
 	struct history_memory *memory = &h->memories[event.memory];
 
-	event.kind = HISTORY_SEGMENT_GONE;
+	event.kind = HISTORY_SEGMENT_RELEASED;
 	event.addr = segment->key;
 	event.bytes = segment->bytes;
 	event.is_own = segment->is_own;
@@ -79,7 +79,7 @@ static void remove_block(struct history *h, struct replay_entry *block, const st
 	struct history_event event = make_event(h, e, block->pool);
 	struct history_memory *memory = &h->memories[event.memory];
 
-	event.kind = HISTORY_BLOCK_GONE;
+	event.kind = HISTORY_BLOCK_FREED;
 	event.addr = block->key;
 	event.bytes = block->bytes;
 	event.requested_bytes = block->addr;
@@ -178,7 +178,7 @@ static void add_reserved(struct history *h, const struct replay_event *e)
 	memory->n_driver_allocs++;
 	if (!added.key || replay_map_find(&h->handles, added.key))
 		return;
-	if (h->pools[e->pool].has_places) {
+	if (h->pools[e->pool].has_addresses) {
 		add_segment(h, &added, e);
 		return;
 	}
@@ -193,7 +193,7 @@ static void remove_handle(struct history *h, struct replay_entry *handle, const 
 {
 	struct history_event event = make_event(h, e, handle->pool);
 
-	event.kind = HISTORY_SEGMENT_GONE;
+	event.kind = HISTORY_SEGMENT_RELEASED;
 	event.bytes = handle->bytes;
 	h->memories[event.memory].reserved_bytes -= handle->bytes;
 	h->memories[event.memory].n_segments--;
@@ -210,7 +210,7 @@ static void remove_reserved(struct history *h, const struct replay_event *e)
 	if (e->values[1])
 		return;
 	h->memories[h->pools[e->pool].memory].n_driver_frees++;
-	if (!h->pools[e->pool].has_places) {
+	if (!h->pools[e->pool].has_addresses) {
 		if (handle)
 			remove_handle(h, handle, e);
 	} else if (segment && segment->key == e->values[0] && !segment->is_own) {

@@ -22,9 +22,9 @@ enum { HISTORY_DEVICES_MAX = 64, HISTORY_PINNED = HISTORY_DEVICES_MAX, HISTORY_M
 
 enum history_kind {
 	HISTORY_SEGMENT_NEW,
-	HISTORY_SEGMENT_GONE,
+	HISTORY_SEGMENT_RELEASED,
 	HISTORY_BLOCK_NEW,
-	HISTORY_BLOCK_GONE,
+	HISTORY_BLOCK_FREED,
 	HISTORY_REFUSED, /* an allocation of the program failed */
 	HISTORY_DENIED,  /* the driver refused a request of the pool */
 	HISTORY_LIMIT,   /* the limit has changed */
@@ -61,7 +61,7 @@ struct history_segment {
 
 struct history_pool {
 	unsigned memory;
-	bool has_places; /* its driver allocations have addresses, and its blocks lie in them; false for vmm */
+	bool has_addresses; /* its driver allocations have addresses, and its blocks lie in them; false for vmm */
 };
 
 struct history {
@@ -75,13 +75,13 @@ struct history {
 	bool is_text;
 
 	/* Called after each change. */
-	void (*take)(void *arg, const struct history *history, const struct history_event *event);
+	void (*on_change)(void *arg, const struct history *history, const struct history_event *event);
 	void *arg;
 };
 
 /*
- * Reads a file from its beginning, and calls take for each change. The caller sets take and arg, and zeroes the rest.
- * Returns 0, or -1 with the reason in error.
+ * Reads a file from its beginning, and calls on_change for each change. The caller sets on_change and arg, and zeroes
+ * the rest. Returns 0, or -1 with the reason in error.
  */
 int history_run(
 	struct history *history, struct replay_file *file, uint64_t n_events, char error[static REPLAY_ERROR_MAX]);

@@ -65,7 +65,7 @@ static void find_moment(void *arg, const struct history *h, const struct history
 	bool is_found;
 
 	w->n_changes++;
-	if (event->kind != HISTORY_BLOCK_NEW && event->kind != HISTORY_BLOCK_GONE)
+	if (event->kind != HISTORY_BLOCK_NEW && event->kind != HISTORY_BLOCK_FREED)
 		return;
 	if (w->moment->at == REPLAY_AT_PEAK)
 		is_found = event->kind == HISTORY_BLOCK_NEW && used_bytes(w, h) > w->peak_bytes;
@@ -90,7 +90,7 @@ static void count(void *arg, const struct history *h, const struct history_event
 		holder->bytes += event->bytes;
 		holder->allocs++;
 		holder->alloc_bytes += event->bytes;
-	} else if (event->kind == HISTORY_BLOCK_GONE) {
+	} else if (event->kind == HISTORY_BLOCK_FREED) {
 		holder->blocks--;
 		holder->bytes -= event->bytes;
 	}

@@ -31,7 +31,7 @@ static void add_pool(struct survey *s, const struct replay_event *e)
 	s->pools[c->n_pools++] = (struct survey_pool){.is_pinned = is_pinned};
 }
 
-static void take_away(struct survey *s, struct replay_entry *block)
+static void remove_block(struct survey *s, struct replay_entry *block)
 {
 	struct survey_pool *pool = &s->pools[block->pool];
 
@@ -46,7 +46,7 @@ static void take_away(struct survey *s, struct replay_entry *block)
 static void add_block(struct survey *s, const struct replay_event *e)
 {
 	struct replay_entry block = {e->values[0], gp_round_up(e->values[1], GP_ALIGN), 0, e->pool};
-	struct replay_entry *gone = replay_map_find(&s->live, block.key);
+	struct replay_entry *old = replay_map_find(&s->live, block.key);
 	struct survey_pool *pool = &s->pools[e->pool];
 	struct replay_contents *c = s->contents;
 
@@ -55,8 +55,8 @@ static void add_block(struct survey *s, const struct replay_event *e)
 		return;
 	}
 	c->n_allocs++;
-	if (gone)
-		take_away(s, gone);
+	if (old)
+		remove_block(s, old);
 	replay_map_put(&s->live, block);
 	pool->live_bytes += block.bytes;
 	s->live_bytes[pool->is_pinned] += block.bytes;
@@ -73,7 +73,7 @@ static void free_block(struct survey *s, const struct replay_event *e)
 	s->contents->n_frees += block != NULL;
 	s->contents->n_foreign += !block;
 	if (block)
-		take_away(s, block);
+		remove_block(s, block);
 }
 
 static void drop_pool(struct survey *s, struct survey_pool *pool)

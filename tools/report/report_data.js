@@ -7,7 +7,7 @@
 const facts = JSON.parse(document.getElementById('facts').textContent);
 const $ = id => document.getElementById(id);
 const UNIT = 512; // bytes; events have addresses and sizes in this unit
-const KIND = {segmentNew: 0, segmentGone: 1, blockNew: 2, blockGone: 3, pendingNew: 4};
+const KIND = {segmentNew: 0, segmentReleased: 1, blockNew: 2, blockFreed: 3, pendingNew: 4};
 const CHECKPOINT = 50000; // events between two checkpoints
 const ROW = 18; // pixels
 
@@ -97,7 +97,7 @@ function decode(bytes, n) {
 		events.ns[i] = ns += varint();
 		const folded = varint();
 		events.address[i] = address += folded % 2 ? -(folded + 1) / 2 : folded / 2;
-		if (events.kind[i] === KIND.segmentGone || events.kind[i] === KIND.blockGone)
+		if (events.kind[i] === KIND.segmentReleased || events.kind[i] === KIND.blockFreed)
 			continue;
 		events.size[i] = varint();
 		events.asked[i] = varint();
@@ -120,9 +120,9 @@ class State {
 			isPending: e.kind[i] === KIND.pendingNew};
 		if (e.kind[i] === KIND.segmentNew)
 			this.segments.set(e.address[i], entry);
-		else if (e.kind[i] === KIND.segmentGone)
+		else if (e.kind[i] === KIND.segmentReleased)
 			this.segments.delete(e.address[i]);
-		else if (e.kind[i] === KIND.blockGone)
+		else if (e.kind[i] === KIND.blockFreed)
 			this.blocks.delete(e.address[i]);
 		else
 			this.blocks.set(e.address[i], entry);

@@ -66,7 +66,7 @@ void report_events_begin(struct report_events *e, FILE *out)
 void report_events_put(struct report_events *e, const struct report_event *event)
 {
 	uint64_t addr = event->addr / UNIT;
-	bool is_new = event->kind != REPORT_SEGMENT_GONE && event->kind != REPORT_BLOCK_GONE;
+	bool is_new = event->kind != REPORT_SEGMENT_RELEASED && event->kind != REPORT_BLOCK_FREED;
 
 	if (sizeof(e->plain) - e->n_plain < EVENT_MAX)
 		drain(e, Z_NO_FLUSH);

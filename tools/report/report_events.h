@@ -19,9 +19,9 @@
 
 enum report_event_kind {
 	REPORT_SEGMENT_NEW,
-	REPORT_SEGMENT_GONE,
+	REPORT_SEGMENT_RELEASED,
 	REPORT_BLOCK_NEW,
-	REPORT_BLOCK_GONE,
+	REPORT_BLOCK_FREED,
 	REPORT_PENDING_NEW, /* a pending block: freed by the program, but the GPU may still use it */
 };
 

@@ -48,7 +48,7 @@ static uint64_t largest_piece(struct report_failures *f, const struct history *h
 		const struct replay_entry *block = replay_map_at_least(&h->blocks, s.addr);
 		uint64_t at = s.addr, end = s.addr + s.bytes;
 
-		if (!h->pools[s.pool].has_places && h->pools[s.pool].memory == memory)
+		if (!h->pools[s.pool].has_addresses && h->pools[s.pool].memory == memory)
 			return UINT64_MAX;
 		for (; block && block->key < end; block = replay_map_next(&h->blocks, block)) {
 			if (h->pools[s.pool].memory == memory && block->key > at)

@@ -24,7 +24,7 @@ struct first_walk {
 	struct samples samples;
 	struct report_figures figures;
 	struct report_failures failures;
-	uint64_t n_places;
+	uint64_t n_addressed;
 };
 
 struct second_walk {
@@ -42,9 +42,9 @@ json_t *report_memory(unsigned number)
 			"peak_used_bytes", (json_int_t)0, "peak_reserved_bytes", (json_int_t)0, "samples"));
 }
 
-static bool has_place(const struct history_event *event)
+static bool has_address(const struct history_event *event)
 {
-	return event->addr && event->kind <= HISTORY_BLOCK_GONE;
+	return event->addr && event->kind <= HISTORY_BLOCK_FREED;
 }
 
 static void take_first(void *arg, const struct history *h, const struct history_event *event)
@@ -54,7 +54,7 @@ static void take_first(void *arg, const struct history *h, const struct history_
 	samples_take(&w->samples, h, event);
 	report_figures_take(&w->figures, h, event);
 	report_failures_take(&w->failures, h, event);
-	w->n_places += has_place(event);
+	w->n_addressed += has_address(event);
 }
 
 static void put(struct second_walk *w, enum report_event_kind kind, const struct history_event *event)
@@ -93,13 +93,13 @@ static void take_second(void *arg, const struct history *h, const struct history
 {
 	static const enum report_event_kind kinds[] = {
 		[HISTORY_SEGMENT_NEW] = REPORT_SEGMENT_NEW,
-		[HISTORY_SEGMENT_GONE] = REPORT_SEGMENT_GONE,
+		[HISTORY_SEGMENT_RELEASED] = REPORT_SEGMENT_RELEASED,
 		[HISTORY_BLOCK_NEW] = REPORT_BLOCK_NEW,
-		[HISTORY_BLOCK_GONE] = REPORT_BLOCK_GONE,
+		[HISTORY_BLOCK_FREED] = REPORT_BLOCK_FREED,
 	};
 	struct second_walk *w = arg;
 
-	if (!has_place(event))
+	if (!has_address(event))
 		return;
 	if (w->at++ >= w->first)
 		put(w, kinds[event->kind], event);
@@ -196,7 +196,7 @@ static int walk(const struct stat_source *source, struct history *h, char error[
 static int walk_twice(struct report_events *events, json_t *facts, const struct stat_source *source, uint64_t n_max,
 	struct first_walk *first, char error[static REPLAY_ERROR_MAX])
 {
-	struct history history = {.take = take_first, .arg = first};
+	struct history history = {.on_change = take_first, .arg = first};
 	struct second_walk second = {.events = events};
 	int r = walk(source, &history, error);
 
@@ -206,8 +206,8 @@ static int walk_twice(struct report_events *events, json_t *facts, const struct 
 	history_deinit(&history);
 	if (r)
 		return r;
-	second.first = first->n_places > n_max ? first->n_places - n_max : 0;
-	history = (struct history){.take = take_second, .arg = &second};
+	second.first = first->n_addressed > n_max ? first->n_addressed - n_max : 0;
+	history = (struct history){.on_change = take_second, .arg = &second};
 	r = walk(source, &history, error);
 	history_deinit(&history);
 	json_object_set_new(facts, "n_before", json_integer((json_int_t)second.n_before));

@@ -29,7 +29,7 @@ void stat_help(void)
 {
 	puts("usage: gpupool-stat [COMMAND] [options] [PID...]\n"
 	     "\n"
-	     "Looks into programs that run with gpupool.\n");
+	     "Shows and controls the GPU memory of programs that run with gpupool.\n");
 	for (const struct stat_command *c = stat_commands; c->name; c++)
 		print_command(c, c == stat_commands);
 	puts("\nWithout a PID: all your processes, or as root those of all users. A command that\n"

@@ -66,7 +66,7 @@ static const char *find_close(const char *name, const char *open, const char *en
 	return NULL;
 }
 
-/* Writes a name without its long lists to its own place, or before it. Returns the end of what was written. */
+/* Writes a name without its long lists to its own position, or before it. Returns the end of the written name. */
 static char *elide_lists(char *to, const char *name, const char *end)
 {
 	int n_open = 0;

@@ -21,8 +21,8 @@
 
 enum { TRIES = 8 };
 
-static char target[PATH_MAX]; /* without symbolic links */
-static char beside[PATH_MAX]; /* "": the file is written in place */
+static char target[PATH_MAX];   /* without symbolic links */
+static char new_path[PATH_MAX]; /* "": the file is written in place */
 
 static bool is_replaceable(const struct stat *old)
 {
@@ -30,7 +30,7 @@ static bool is_replaceable(const struct stat *old)
 }
 
 /* Gives the new file the owner and permissions of the old one, as if that had been overwritten. */
-static bool take_over_rights(int fd, const struct stat *old)
+static bool copy_owner_and_mode(int fd, const struct stat *old)
 {
 	if (old->st_uid == geteuid() && old->st_gid == getegid())
 		return fchmod(fd, old->st_mode & 0777) == 0;
@@ -38,7 +38,7 @@ static bool take_over_rights(int fd, const struct stat *old)
 }
 
 /* Creates the new file beside the target. Returns its descriptor, or -1 if the target must be written in place. */
-static int open_beside(const struct stat *old)
+static int open_new_file(const struct stat *old)
 {
 	int fd = -1;
 
@@ -46,39 +46,39 @@ static int open_beside(const struct stat *old)
 		uint32_t number;
 
 		if (getrandom(&number, sizeof(number), 0) != sizeof(number) ||
-			(size_t)snprintf(beside, sizeof(beside), "%s.%08x.new", target, number) >= sizeof(beside))
+			(size_t)snprintf(new_path, sizeof(new_path), "%s.%08x.new", target, number) >= sizeof(new_path))
 			break;
-		fd = open(beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+		fd = open(new_path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
 		if (fd < 0 && errno != EEXIST)
 			break;
 	}
-	if (fd >= 0 && (!old || take_over_rights(fd, old)))
+	if (fd >= 0 && (!old || copy_owner_and_mode(fd, old)))
 		return fd;
 	if (fd >= 0) {
-		(void)unlink(beside);
+		(void)unlink(new_path);
 		close(fd);
 	}
-	beside[0] = '\0';
+	new_path[0] = '\0';
 	return -1;
 }
 
 FILE *stat_output_open(const char *path)
 {
 	struct stat old;
-	bool is_there = stat(path, &old) == 0;
+	bool exists = stat(path, &old) == 0;
 	int fd = -1;
 
-	beside[0] = target[0] = '\0';
-	if (is_there) {
+	new_path[0] = target[0] = '\0';
+	if (exists) {
 		if (!realpath(path, target))
 			return NULL;
 		if (is_replaceable(&old))
-			fd = open_beside(&old);
+			fd = open_new_file(&old);
 	} else if (strlen(path) < sizeof(target)) {
 		/* A symbolic link to a missing file is written through. */
 		strcpy(target, path);
 		if (lstat(path, &old) != 0)
-			fd = open_beside(NULL);
+			fd = open_new_file(NULL);
 	}
 	return fd < 0 ? fopen(path, "we") : fdopen(fd, "w");
 }
@@ -91,12 +91,12 @@ int stat_output_flush(FILE *out)
 }
 
 /* Removes the incomplete file. */
-static void remove_rest(FILE *out)
+static void remove_incomplete(FILE *out)
 {
 	struct stat st;
 
-	if (*beside)
-		(void)unlink(beside);
+	if (*new_path)
+		(void)unlink(new_path);
 	else if (*target && fstat(fileno(out), &st) == 0 && S_ISREG(st.st_mode))
 		(void)unlink(target);
 }
@@ -105,10 +105,10 @@ int stat_output_close(FILE *out, bool is_good)
 {
 	int error = stat_output_flush(out);
 
-	if (!error && is_good && *beside && rename(beside, target) != 0)
+	if (!error && is_good && *new_path && rename(new_path, target) != 0)
 		error = -errno;
 	if (error || !is_good)
-		remove_rest(out);
+		remove_incomplete(out);
 	if (fclose(out) != 0 && !error)
 		error = -errno;
 	return error;

@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define WORTH_SHOWING_NS UINT64_C(1000000000)
+#define SHOWN_AFTER_NS UINT64_C(1000000000)
 
 enum { STEPS = 1000 };
 
@@ -33,7 +33,7 @@ void stat_progress(uint64_t done, uint64_t all)
 	if (!start_ns)
 		start_ns = now_ns();
 	percent = all && done < all ? (int)((double)done * 100 / (double)all) : 99;
-	if (percent == shown || !isatty(STDERR_FILENO) || now_ns() - start_ns < WORTH_SHOWING_NS)
+	if (percent == shown || !isatty(STDERR_FILENO) || now_ns() - start_ns < SHOWN_AFTER_NS)
 		return;
 	fprintf(stderr, "\rgpupool-stat: %2d%%", percent);
 	fflush(stderr);

@@ -18,7 +18,7 @@
 static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
 
 /* Prints a number with three significant digits, or with all digits before the point if there are more. */
-static void print_three(char *text, size_t size, double value, const char *unit)
+static void print_three_digits(char *text, size_t size, double value, const char *unit)
 {
 	int decimals = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
 
@@ -54,7 +54,7 @@ void stat_duration(char text[static STAT_TEXT_MAX], uint64_t ns)
 	if (unit == 0)
 		snprintf(text, STAT_TEXT_MAX, "%" PRIu64 " ns", ns);
 	else
-		print_three(text, STAT_TEXT_MAX, value, names[unit]);
+		print_three_digits(text, STAT_TEXT_MAX, value, names[unit]);
 }
 
 void stat_age(char text[static STAT_TEXT_MAX], uint64_t ns)

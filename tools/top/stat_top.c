@@ -263,7 +263,7 @@ static bool take_common_key(struct top *top, int key)
 {
 	struct top_view *view = &top->view;
 
-	if (key == 'q' || key == TOP_KEY_GONE)
+	if (key == 'q' || key == TOP_KEY_CLOSED)
 		top->is_over = true;
 	else if (key == '?' || key == 'h' || key == TOP_KEY_HELP)
 		view->wants_help = true;
@@ -316,7 +316,7 @@ static void take_key(struct top *top, int key)
 	bool is_back = key == TOP_KEY_ESCAPE || key == TOP_KEY_LEFT || key == TOP_KEY_BACKSPACE;
 
 	view->message[0] = '\0';
-	if (key == TOP_KEY_GONE)
+	if (key == TOP_KEY_CLOSED)
 		top->is_over = true;
 	else if (top->typing == FILTER)
 		type_filter(top, key);

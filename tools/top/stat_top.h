@@ -2,7 +2,7 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-/* gpupool-stat top, with ncurses (stat_top.c). Without ncurses the command only says so (stat_top_plain.c). */
+/* gpupool-stat top, with ncurses (stat_top.c). Without ncurses the command only reports that (stat_top_plain.c). */
 
 #include "tools/ask/stat_command.h"
 

@@ -218,7 +218,7 @@ static const struct {
 };
 
 /* Returns true if the terminal was closed, so that no key can be pressed again. */
-static bool is_gone(void)
+static bool is_closed(void)
 {
 	struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
 
@@ -230,7 +230,7 @@ int top_screen_key(const struct top_screen *screen)
 	int key = getch();
 
 	if (key == ERR)
-		return is_gone() ? TOP_KEY_GONE : 0;
+		return is_closed() ? TOP_KEY_CLOSED : 0;
 	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
 		if (keys[i].curses == key)
 			return keys[i].key;

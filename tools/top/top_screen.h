@@ -63,6 +63,6 @@ enum {
 	TOP_KEY_FILTER,
 	TOP_KEY_SORT,
 	TOP_KEY_OTHER,
-	TOP_KEY_GONE, /* the terminal was closed */
+	TOP_KEY_CLOSED, /* the terminal was closed */
 };
 int top_screen_key(const struct top_screen *screen);
