@@ -15,7 +15,7 @@ import sys
 import lint
 
 # Correct declarations of the header, which is generated from the tables, and a wrong version of each.
-LIES = (
+WRONG_DECLARATIONS = (
     ("CUDA_ERROR_NOT_READY = 600", "CUDA_ERROR_NOT_READY = 601"),
     ("typedef int CUdevice;", "typedef long CUdevice;"),
     ("CUresult cuMemAlloc_v2 (CUdeviceptr *ptr, size_t bytes);", "CUresult cuMemAlloc_v2 (CUdeviceptr *ptr, int bytes);"),
@@ -49,14 +49,14 @@ def compiles(script, test, root, compiler, header):
 
 def check(script, test, root, *compiler):
     header = true_header(root)
-    fine, text = compiles(script, test, root, list(compiler), header)
-    if not fine:
+    is_good, text = compiles(script, test, root, list(compiler), header)
+    if not is_good:
         yield "the test fails for a header generated from the tables:\n" + text
-    for truth, lie in LIES:
-        if truth not in header:
-            yield "no longer in the tables: %s" % truth
-        elif compiles(script, test, root, list(compiler), header.replace(truth, lie))[0]:
-            yield "a wrong declaration compiles: %s" % lie
+    for right, wrong in WRONG_DECLARATIONS:
+        if right not in header:
+            yield "no longer in the tables: %s" % right
+        elif compiles(script, test, root, list(compiler), header.replace(right, wrong))[0]:
+            yield "a wrong declaration compiles: %s" % wrong
 
 
 if __name__ == "__main__":

@@ -29,8 +29,9 @@ COMMENT, MESSAGE, PROSE, NAME = "comment", "message", "prose", "name"
 TEXTS = (COMMENT, MESSAGE, PROSE)
 
 # A clause that stands where the subject of its sentence should stand. A question may begin like this.
-HEADLESS = (r"(?:(?:What|Whatever|Who|Whoever|Whose|Whosoever|Whether|Nor|Else|Why)\b"
-            r"|How (?:many|much|long|often|far|large|seldom)\b|(?:Of|From|By|To|For|In|With) (?:what|whom|which|those who)\b"
+HEADLESS = (r"(?:(?:What|Whatever|Who|Whoever|Whose|Whosoever|Whether|Nor|Else|Why|How)\b"
+            r"|(?:Where|When) [^,;:]*(?:\.?$|, (?:and|or) (?:which|what|who|whom|how|where|when)\b)"
+            r"|(?:Of|From|By|To|For|In|With) (?:what|whom|which|those who)\b"
             r"|That (?:which|of which)\b|(?:Those|They|All) (?:that|who|which|of which)\b|Which (?!means\b)"
             r"|Where (?:nothing|nobody|somebody|there|it|that)\b|Of (?:all|that|those|it)\b)")
 
@@ -165,8 +166,8 @@ def paths(root):
     yield from (path for path in TOP if os.path.exists(os.path.join(root, path)))
     ends = (*C_ENDS, *HASH_ENDS, *ROFF_ENDS, ".md")
     yield from lint.sources(root, *ROOMS, ends=ends)
-    for place, _, names in os.walk(os.path.join(root, "scripts")):
-        yield from (os.path.relpath(os.path.join(place, name), root) for name in sorted(names) if "." not in name)
+    for folder, _, names in os.walk(os.path.join(root, "scripts")):
+        yield from (os.path.relpath(os.path.join(folder, name), root) for name in sorted(names) if "." not in name)
 
 
 def check(root):
@@ -190,6 +191,9 @@ def self_test():
         "scripts/j": ("#!/bin/sh\n# Waits in vain.\n", "without success"),
         "tests/k.py": ('"""Memory for the sake of a test."""\n', "write 'for' or"),
         "meson.build": ("# Takes what lies at hand.\n", "write 'available'"),
+        "pool/A.h": (comment % "How a request is served: by the steps.", "begin with the subject"),
+        "tests/B.c": (comment % "When a freed block may be reused.", "begin with the subject"),
+        "tests/C.c": (comment % "Where the socket is made, and which users\n * it answers.", "begin with the subject"),
         "tests/m.c": (comment % "Contexts that come and go.", "created and destroyed"),
         "tests/n.py": ("# The figure is held against the bar.\n", "compared with"),
         "pool/o.h": (comment % "A client is not held up.", "write 'delay'"),

@@ -24,7 +24,7 @@ def find_ctags():
 
 def check(root, ctags):
     paths = [os.path.join(root, path)
-             for path in lint.sources(root, "pool", "shim", "tools", "tests", ends=(".c", ".h", ".cu"))]
+             for path in lint.sources(root, "api", "common", "pool", "shim", "tools", "tests", ends=(".c", ".h", ".cu"))]
     table = lint.output(ctags, "-x", "--languages=C,C++,CUDA", "--kinds-C=f", "--kinds-C++=f", "--kinds-CUDA=f",
                         "--_xformat=%F\t%N\t%n\t%{end}", *paths)
     if len(table.splitlines()) < len(paths) // 2:

@@ -2,8 +2,8 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 """Checks the exports, imports and sections of libgpupool.so: it must not bring anything unneeded into a process.
 
-Usage: library.py HOOKS.DEF WORK.DEF RUNTIME.DEF LIBRARY
-       library.py --self-test HOOKS.DEF WORK.DEF RUNTIME.DEF BAD-LIBRARY
+Usage: library.py HOOKS.DEF SUBMIT.DEF RUNTIME.DEF LIBRARY
+       library.py --self-test HOOKS.DEF SUBMIT.DEF RUNTIME.DEF BAD-LIBRARY
 """
 
 import glob
@@ -22,10 +22,10 @@ OTHERS = {"dlsym", "dlopen", "InitializeInjectionNvtx2"}
 TOOLCHAIN = {".init_array": ("frame_dummy", "init_have_lse_atomics"), ".fini_array": ("__do_global_dtors_aux",)}
 SECOND_ON = "AArch64"
 WORD = 8
-# The symbols that the library may import, because both glibc and musl have them. musl has ELSEWHERE on some machines
-# only.
+# The symbols that the library may import, because both glibc and musl have them. musl defines those of
+# ON_SOME_MACHINES for some processors only.
 MUSL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "musl.txt")
-ELSEWHERE = {"__getauxval"}
+ON_SOME_MACHINES = {"__getauxval"}
 # Bytes of thread-local storage. The loader reserves only about 1600 bytes for all libraries that are loaded later.
 TLS_MAX = 1024
 
@@ -114,11 +114,11 @@ def check_imports(library):
     Each imported symbol exists in musl. A musl program that preloads the library fails to start if a symbol is missing.
     """
     known = {line for line in lint.read(MUSL).splitlines() if not line.startswith("#")}
-    for name in sorted(set(symbols(library, lambda binding, place: binding == "GLOBAL" and place == "UND")) - known):
+    for name in sorted(set(symbols(library, lambda binding, section: binding == "GLOBAL" and section == "UND")) - known):
         yield "imports %s, which is not in tests/lint/musl.txt" % name
     for path in glob.glob("/lib/ld-musl-*.so.1"):
-        there = set(symbols(path, lambda binding, place: place != "UND"))
-        for name in sorted(known - there - ELSEWHERE):
+        defined = set(symbols(path, lambda binding, section: section != "UND"))
+        for name in sorted(known - defined - ON_SOME_MACHINES):
             yield "tests/lint/musl.txt lists %s, but %s does not define it" % (name, path)
 
 

@@ -34,11 +34,11 @@ def rows(path, macro, column=0):
 def sources(root, *directories, ends=(".c", ".h", ".def", ".S")):
     """Paths of the source files in these directories, relative to the root."""
     for directory in directories:
-        for place, inner, names in os.walk(os.path.join(root, directory)):
+        for folder, inner, names in os.walk(os.path.join(root, directory)):
             inner.sort()
             for name in sorted(names):
                 if name.endswith(ends):
-                    yield os.path.relpath(os.path.join(place, name), root)
+                    yield os.path.relpath(os.path.join(folder, name), root)
 
 
 def output(*command):

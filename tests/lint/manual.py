@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
-"""Checks that the manual names every row of the tables, explains counters as their rows do, and that its pages are formatted without warnings.
+"""Checks that the manual names every row of the tables and explains counters as their rows do, and that its pages are
+formatted without warnings.
 
 Usage: manual.py ROOT
        manual.py --self-test
@@ -47,10 +48,10 @@ def check_rows(root):
         (functions(root), ("api/gpupool.3",)),
         (lint.rows(os.path.join(root, "pool/stats.def"), "STAT"), ("tools/stat/gpupool-stat.1", "shim/gpupool.7")),
     )
-    for names, places in needs:
+    for names, mentioned_in in needs:
         for name in names:
-            if not any(re.search(r"(?<![\w-])-{0,2}%s(?![\w-])" % re.escape(name), pages[page]) for page in places):
-                yield "%s: does not mention %s" % (" or ".join(places), name)
+            if not any(re.search(r"(?<![\w-])-{0,2}%s(?![\w-])" % re.escape(name), pages[page]) for page in mentioned_in):
+                yield "%s: does not mention %s" % (" or ".join(mentioned_in), name)
 
 
 def check_counters(root):

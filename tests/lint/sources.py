@@ -16,7 +16,7 @@ LINE_MAX = 120  # columns, a tab being eight; tables may be wider
 ROOMS = ("common", "pool", "shim", "tools")
 ALL = ROOMS + ("api", "tests")
 
-# The allocator knows no system beneath it.
+# pool/ depends on the C library and on threads alone.
 POOL_SYSTEM = {"assert.h", "errno.h", "inttypes.h", "limits.h", "pthread.h", "stdatomic.h", "stdbool.h", "stddef.h",
                "stdint.h", "stdlib.h", "string.h"}
 
@@ -91,7 +91,7 @@ def check_includes(root, path, text):
         if left == '"':
             target = resolve(root, path, name)
             if not target:
-                yield "%s: includes %s, which is not there" % (path, name)
+                yield "%s: includes %s, which does not exist" % (path, name)
             elif not is_allowed(path, target):
                 yield "%s: includes %s against the order of the folders" % (path, target)
         elif room == "pool" and name not in POOL_SYSTEM | POOL_SYSTEM_OF.get(path, set()):
@@ -111,7 +111,7 @@ def check_environment(path, text):
 
 def check_extern(path, text):
     if path.endswith(".c") and re.search(r"^extern\b", without_comments(text), re.M):
-        yield "%s: declares what belongs to a header" % path
+        yield "%s: has an extern declaration, which belongs in a header" % path
 
 
 def check_width(path, text):
@@ -131,7 +131,7 @@ def check_callbacks(root):
 
 def check_licence(path, text):
     if "SPDX-License-Identifier: MIT" not in text[:200]:
-        yield "%s: says nothing of its licence" % path
+        yield "%s: does not name its licence" % path
 
 
 def check(root):
@@ -185,12 +185,12 @@ def self_test():
     lint.end_self_test(check(tree.name), (
         "pool/a.c: includes shim/base/b.h against the order",
         "pool/a.c: includes <dlfcn.h> of the system",
-        "pool/a.c: includes nowhere.h, which is not there",
+        "pool/a.c: includes nowhere.h, which does not exist",
         "pool/lock.c: includes <sys/mman.h> of the system",
         "pool/s.c: includes <linux/futex.h> of the system",
         "shim/base/b.c: includes tools/stat/c.h against the order",
         "shim/base/b.c: reads the environment",
-        "shim/base/b.c: declares what belongs to a header",
+        "shim/base/b.c: has an extern declaration, which belongs in a header",
         "shim/base/up.c: includes shim/ctl/down.h against the order",
         "shim/new/k.h: includes shim/base/b.h against the order",
         "common/i.h: includes shim/base/b.h against the order",
@@ -202,7 +202,7 @@ def self_test():
         "tools/h.c: includes pool/g.h against the order",
         "tools/replay/f.c: includes shim/base/b.h against the order",
         "tools/e.c:2: wider than 120 columns",
-        "tools/e.c: says nothing of its licence",
+        "tools/e.c: does not name its licence",
         "pool/g.h: does not declare gp_missing",
     ))
 

@@ -4,8 +4,8 @@
 Checks that every function of cuda.h that submits work, or makes the GPU wait for work, is in shim/driver/submit.def or has a
 reason not to be, and that each row checks the stream that its function is given.
 
-Usage: work.py CUDA.H WORK.DEF
-       work.py --self-test WORK.DEF
+Usage: work.py CUDA.H SUBMIT.DEF
+       work.py --self-test SUBMIT.DEF
 """
 
 import re
@@ -55,7 +55,7 @@ def exported(header):
 
 
 # The expected last column of a row by the start of its symbol. Most rows check the stream parameter.
-LOOKS = {
+EXPECTED_STREAMS = {
     "stream": "stream", "none": "NULL",
     "cuStreamWaitEvent": "CU_STREAM_LEGACY", "cuWaitExternal": "CU_STREAM_LEGACY",
     "cuStreamWriteValue": "flags & 1 ? GP_STREAM_ANY : stream",
@@ -64,17 +64,17 @@ LOOKS = {
 
 
 def check_rows(text):
-    for symbol, parameters, arguments, look in re.findall(
+    for symbol, parameters, arguments, stream in re.findall(
             r"^(?:WORK|BOTH)\((\w+), .*?, (\(.*\)), (\([\w, ]*\)), (.*)\)$", text, re.M):
         names = re.findall(r"(\w+)(?:\)\([^()]*\))?(?=, |\)$)", re.sub(r"\(\*(\w+)\)\([^()]*\)", r"\1", parameters))
         if ", ".join(names) != arguments[1:-1]:
             yield "%s: passes %s, but its parameters are %s" % (symbol, arguments, parameters)
-        special = [want for name, want in LOOKS.items() if symbol.startswith(name)]
-        want = special[0] if special else LOOKS["stream" if "stream" in names else "none"]
-        if want == "NULL" and not symbol.endswith("_ptds"):
-            want = "CU_STREAM_LEGACY"
-        if look != want:
-            yield "%s: checks the stream %s, but should check %s" % (symbol, look, want)
+        special = [expected for name, expected in EXPECTED_STREAMS.items() if symbol.startswith(name)]
+        expected = special[0] if special else EXPECTED_STREAMS["stream" if "stream" in names else "none"]
+        if expected == "NULL" and not symbol.endswith("_ptds"):
+            expected = "CU_STREAM_LEGACY"
+        if stream != expected:
+            yield "%s: checks the stream %s, but should check %s" % (symbol, stream, expected)
 
 
 def check(header, work):
