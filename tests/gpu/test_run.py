@@ -230,7 +230,7 @@ class ToolsTest(WithOut):
 
 
 class DocumentsTest(WithOut):
-    BATCHES = "batches n=64 bytes=67108864 odd=96 early_bytes={} most_bytes={} ns={}\n"
+    BATCHES = "batches n=64 bytes=67108864 wrong=96 early_bytes={} peak_bytes={} ns={}\n"
 
     def play(self, wrong=""):
         def run_program(config, words, log, timeout):

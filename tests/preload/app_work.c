@@ -307,7 +307,7 @@ static void ending(void)
 	prepare();
 	launch(source);
 	APP_MUST(cuMemFree_v2(app_alloc(BLOCK)));
-	printf("before it: %u\n", (unsigned)free_of(app_alloc(BLOCK)));
+	printf("before the end: %u\n", (unsigned)free_of(app_alloc(BLOCK)));
 	source = app_alloc(BLOCK);
 }
 
