@@ -88,7 +88,7 @@ static void uncharge(struct gp_unpooled_entry *entry)
 /* Replaces an entry with the same id: the driver has freed that memory in a way that gpupool did not see. */
 static bool add(struct gp_unpooled_entry *entry)
 {
-	struct gp_unpooled_entry **at, *gone = NULL;
+	struct gp_unpooled_entry **at, *removed = NULL;
 
 	gp_mutex_lock(&lock);
 	if (n_entries >= n_buckets)
@@ -96,13 +96,13 @@ static bool add(struct gp_unpooled_entry *entry)
 	if (buckets) {
 		at = find_locked(entry->kind, entry->id);
 		if (*at)
-			gone = take_locked(at);
+			removed = take_locked(at);
 		entry->next = *at;
 		*at = entry;
 		n_entries++;
 	}
 	gp_mutex_unlock(&lock);
-	uncharge(gone);
+	uncharge(removed);
 	return buckets != NULL;
 }
 

@@ -121,18 +121,18 @@ struct gp_zone *gp_zones_take_segment_locked(uint64_t segment)
 
 void gp_zones_forget_context(const struct gp_context *context)
 {
-	struct gp_zone *zone, *gone = NULL;
+	struct gp_zone *zone, *removed = NULL;
 	uint64_t at = 0;
 
 	gp_mutex_lock(&gp_zones_lock);
 	while ((zone = gp_zone_next_locked(at))) {
 		at = zone->addr + 1;
 		if (zone->block.context == context)
-			move_out(zone, &gone);
+			move_out(zone, &removed);
 	}
 	gp_mutex_unlock(&gp_zones_lock);
-	while ((zone = gone)) {
-		gone = zone->next;
+	while ((zone = removed)) {
+		removed = zone->next;
 		gp_zone_free(zone);
 	}
 }

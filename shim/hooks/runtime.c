@@ -83,17 +83,17 @@ static void share(const struct gp_runtime_caller *found)
 /* Moves the thread's entry for a caller to the front; NULL if it has none. */
 static struct gp_runtime_caller *move_to_front(uintptr_t caller)
 {
-	struct gp_runtime_caller *mine = gp_runtime_callers, found;
+	struct gp_runtime_caller *own_list = gp_runtime_callers, found;
 	int i = 0;
 
-	while (i < GP_RUNTIME_CALLERS && !contains(&mine[i], caller))
+	while (i < GP_RUNTIME_CALLERS && !contains(&own_list[i], caller))
 		i++;
 	if (i == GP_RUNTIME_CALLERS)
 		return NULL;
-	found = mine[i];
-	memmove(&mine[1], &mine[0], (size_t)i * sizeof(found));
-	mine[0] = found;
-	return &mine[0];
+	found = own_list[i];
+	memmove(&own_list[1], &own_list[0], (size_t)i * sizeof(found));
+	own_list[0] = found;
+	return &own_list[0];
 }
 
 /* True if no object was unloaded since the entry was found, so that it is still valid. */
@@ -118,7 +118,7 @@ unsigned gp_runtime_bit_slow(uintptr_t caller)
 const struct gp_runtime *gp_runtime_of_slow(uintptr_t caller)
 {
 	static struct gp_fork_child child = {.fn = reset_in_child};
-	struct gp_runtime_caller *mine = gp_runtime_callers, *first = move_to_front(caller);
+	struct gp_runtime_caller *own_list = gp_runtime_callers, *first = move_to_front(caller);
 	unsigned n_lookups = atomic_load(&gp_dlsym_calls);
 
 	/* An entry without a runtime is searched again: a runtime may have been loaded since. */
@@ -126,13 +126,13 @@ const struct gp_runtime *gp_runtime_of_slow(uintptr_t caller)
 		return &first->runtime;
 	gp_fork_on_child(&child);
 	if (!first)
-		memmove(&mine[1], &mine[0], (GP_RUNTIME_CALLERS - 1) * sizeof(mine[0]));
-	if (find_shared(caller, &mine[0]) && mine[0].runtime.cudaMalloc && is_still_valid(&mine[0]))
-		return &mine[0].runtime;
-	gp_runtime_find(caller, &mine[0]);
-	mine[0].n_lookups = n_lookups;
-	share(&mine[0]);
-	return &mine[0].runtime;
+		memmove(&own_list[1], &own_list[0], (GP_RUNTIME_CALLERS - 1) * sizeof(own_list[0]));
+	if (find_shared(caller, &own_list[0]) && own_list[0].runtime.cudaMalloc && is_still_valid(&own_list[0]))
+		return &own_list[0].runtime;
+	gp_runtime_find(caller, &own_list[0]);
+	own_list[0].n_lookups = n_lookups;
+	share(&own_list[0]);
+	return &own_list[0].runtime;
 }
 
 /* Returns the runtime's bit, or 0 if there are too many runtimes. */

@@ -310,22 +310,22 @@ static CUresult open_segment(CUdeviceptr *ret_ptr, const struct handle *handle, 
 bool gp_ipc_is_open(const CUipcMemHandle *handle)
 {
 	struct gp_ipc_reply unused;
-	struct handle ours;
+	struct handle own_handle;
 
-	memcpy(&ours, handle, sizeof(ours));
-	return find_in_imports(&ours, &unused);
+	memcpy(&own_handle, handle, sizeof(own_handle));
+	return find_in_imports(&own_handle, &unused);
 }
 
 CUresult gp_ipc_open(CUdeviceptr *ret_ptr, const CUipcMemHandle *handle, unsigned flags, gp_ipc_open_fn driver)
 {
 	struct gp_ipc_reply reply;
-	struct handle ours;
+	struct handle own_handle;
 	int error;
 
-	memcpy(&ours, handle, sizeof(ours));
-	error = locate(&ours, &reply);
+	memcpy(&own_handle, handle, sizeof(own_handle));
+	error = locate(&own_handle, &reply);
 	if (error) {
-		gp_log(GP_LOG_WARN, "cannot open an IPC handle of process %llu: %s", (unsigned long long)ours.pid,
+		gp_log(GP_LOG_WARN, "cannot open an IPC handle of process %llu: %s", (unsigned long long)own_handle.pid,
 			error == -ENOENT       ? "the process has ended, or has freed the block"
 			: error == -EPERM      ? "the process belongs to another user"
 			: error == -EOPNOTSUPP ? "asking that process needs GPUPOOL_SOCKET=on in this process"
@@ -334,7 +334,7 @@ CUresult gp_ipc_open(CUdeviceptr *ret_ptr, const CUipcMemHandle *handle, unsigne
 				: "the handle is damaged, or the control socket of the process cannot be reached");
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	return open_segment(ret_ptr, &ours, &reply, flags, driver);
+	return open_segment(ret_ptr, &own_handle, &reply, flags, driver);
 }
 
 CUdeviceptr gp_ipc_close_base(CUdeviceptr ptr)
@@ -364,38 +364,38 @@ static struct import *drop_locked(struct import **at)
 
 void gp_ipc_closed(CUdeviceptr ptr)
 {
-	struct import **at, *gone = NULL;
+	struct import **at, *removed = NULL;
 
 	gp_mutex_lock(&lock);
 	for (at = &imports; *at && (*at)->ptr != ptr; at = &(*at)->next)
 		;
 	if (*at && --(*at)->opens == 0)
-		gone = drop_locked(at);
+		removed = drop_locked(at);
 	gp_mutex_unlock(&lock);
-	free(gone);
+	free(removed);
 }
 
 static void forget_context(CUcontext handle, struct gp_context *context)
 {
-	struct import **at, *gone = NULL;
+	struct import **at, *removed = NULL;
 
 	gp_mutex_lock(&lock);
 	for (at = &imports; *at;) {
 		if ((*at)->ctx == handle) {
 			struct import *import = drop_locked(at);
 
-			import->next = gone;
-			gone = import;
+			import->next = removed;
+			removed = import;
 		} else {
 			at = &(*at)->next;
 		}
 	}
 	gp_mutex_unlock(&lock);
-	while (gone) {
-		struct import *next = gone->next;
+	while (removed) {
+		struct import *next = removed->next;
 
-		free(gone);
-		gone = next;
+		free(removed);
+		removed = next;
 	}
 }
 

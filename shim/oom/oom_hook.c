@@ -28,7 +28,7 @@ void gp_oom_hook_set(gp_oom_hook_fn *fn, void *arg)
 bool gp_oom_hook_call(struct gp_pool *pool, int device, uint64_t bytes)
 {
 	gp_oom_hook_fn *fn;
-	struct gp_module_saved who;
+	struct gp_module_saved saved;
 	int saved_errno = errno;
 	bool should_retry;
 	void *arg;
@@ -40,9 +40,9 @@ bool gp_oom_hook_call(struct gp_pool *pool, int device, uint64_t bytes)
 	if (!fn || is_inside)
 		return false;
 	is_inside = true;
-	who = gp_module_leave();
+	saved = gp_module_leave();
 	should_retry = fn(arg, device, bytes) != 0;
-	gp_module_return(who);
+	gp_module_return(saved);
 	is_inside = false;
 	if (should_retry && pool)
 		gp_pool_uncount_oom(pool);

@@ -82,8 +82,8 @@ class Book:
 
     def rounds(self, group, cell, peer, key="ns"):
         """{round: value}"""
-        mine = [row for row in self.samples() if (row["group"], row["cell"], row["peer"]) == (group, cell, peer)]
-        return {row["round"]: row["found"][key] for row in mine if key in row["found"]}
+        samples = [row for row in self.samples() if (row["group"], row["cell"], row["peer"]) == (group, cell, peer)]
+        return {row["round"]: row["found"][key] for row in samples if key in row["found"]}
 
     def figure(self, group, cell, peer, key="ns"):
         return figure(list(self.rounds(group, cell, peer, key).values()))
@@ -209,10 +209,10 @@ def missing_lines(book):
         if row["type"] == "miss":
             found.setdefault((row["peer"], row["why"]), []).append(row["cell"] or row["group"])
     lines = []
-    for (peer, why), where in found.items():
-        where = list(dict.fromkeys(where))
-        more = f" and {len(where) - NAMED_MAX} more" if len(where) > NAMED_MAX else ""
-        lines.append(f"no figure: {peer}: {why} ({', '.join(where[:NAMED_MAX])}{more})")
+    for (peer, why), cells in found.items():
+        cells = list(dict.fromkeys(cells))
+        more = f" and {len(cells) - NAMED_MAX} more" if len(cells) > NAMED_MAX else ""
+        lines.append(f"no figure: {peer}: {why} ({', '.join(cells[:NAMED_MAX])}{more})")
     return lines
 
 
@@ -222,9 +222,9 @@ def summary(book):
     for group in book.groups():
         for cell in book.cells(group):
             for peer in dict.fromkeys([*book.peers(group), *book.missing_peers(group)]):
-                mine = {key: book.rounds(group, cell, peer, key) for key in ("ns", "cpu_ns")}
+                runs = {key: book.rounds(group, cell, peer, key) for key in ("ns", "cpu_ns")}
                 row = {"group": group, "cell": cell, "peer": peer, "missing": book.why(group, cell, peer)}
-                for key, values in mine.items():
+                for key, values in runs.items():
                     found = figure(list(values.values()))
                     interval = median_interval(list(values.values())) if values else None
                     row[key] = found and {**vars(found), "spread": found.spread, "interval95": interval,

@@ -122,10 +122,10 @@ ON_SIM = ("player_torch", "trace_torch")  # not in a Meson build, because they n
 OTHERS = ("first", "startup", "nothing")
 
 
-def build_player(target, common, *where):
+def build_player(target, common, *flag_args):
     source, compiler, flags = RECIPES[target.name]
     compiler = compiler or [programs.find_nvcc(), "-std=c++17"]
-    compile_to(target, [*compiler, HERE / source, *LINKED.get(target.name, common), *flags(*where), "-ldl",
+    compile_to(target, [*compiler, HERE / source, *LINKED.get(target.name, common), *flags(*flag_args), "-ldl",
                         "-lpthread"])
 
 
@@ -135,11 +135,11 @@ def first_error(trouble):
     return line if line.endswith("not installed") else f"cannot be built: {line[:160]}"
 
 
-def build_players(targets, *where):
+def build_players(targets, *flag_args):
     """Builds the players, and returns the reasons of failures by name."""
     common, reasons = objects(), {}
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        jobs = {target.name: pool.submit(build_player, target, common, *where) for target in targets}
+        jobs = {target.name: pool.submit(build_player, target, common, *flag_args) for target in targets}
         for name, job in jobs.items():
             try:
                 job.result()

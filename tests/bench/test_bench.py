@@ -203,12 +203,12 @@ class BarsTest(Quiet):
 
     def test_traces_are_compared_with_another_pool_and_the_worst_ratio_counts(self):
         what = "traces, vmm: that ratio over PyTorch's expandable segments"
-        for ours, theirs, verdict, value in [
+        for vmm, expandable, verdict, value in [
                 ({"a": 9.0}, {"b": 1.0}, "not measured", None),
                 ({"a": 1.2, "b": 1.0, "c": 9.0}, {"a": 1.6, "b": 1.0}, "reached", 1.0),
                 ({"a": 1.2, "b": 1.5}, {"a": 1.6, "b": 1.0}, "NOT REACHED", 1.5)]:
             book = books.Book()
-            for kind, ratios in (("vmm", ours), ("torch expandable", theirs)):
+            for kind, ratios in (("vmm", vmm), ("torch expandable", expandable)):
                 for trace, ratio in ratios.items():
                     book.value(f"trace {trace}, {kind}", ratio, kind=kind, trace=trace)
             self.assertEqual(self.judged(book, what)["verdict"], verdict)

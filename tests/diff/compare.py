@@ -23,12 +23,12 @@ def parse_answers(text):
     return answers
 
 
-def rows_for(deviations, program, where):
+def rows_for(deviations, program, platform):
     """Returns the pairs (deviation, row) that can show in this program on this machine ("sim" or "gpu")."""
     found = []
     for deviation in deviations:
         for row in deviation.rows:
-            if re.fullmatch(row.program, program) and row.where in ("both", where):
+            if re.fullmatch(row.program, program) and row.platform in ("both", platform):
                 found.append((deviation, row))
     return found
 

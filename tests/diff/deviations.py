@@ -32,7 +32,7 @@ class Row:
     question: str
     configs: tuple
     answer: str | None
-    where: str = "both"  # or "sim" or "gpu", if it shows only there
+    platform: str = "both"  # or "sim" or "gpu", if it shows on that one alone
     is_certain: bool = True  # False: earlier calls of the driver decide if it shows
 
 

@@ -80,7 +80,7 @@ static CUresult capture(CUstream stream, int mode, CUdeviceptr target)
 	return r;
 }
 
-static void race_against(CUcontext theirs, int first_mode)
+static void race_against(CUcontext other, int first_mode)
 {
 	CUdeviceptr target;
 	CUstream stream;
@@ -92,7 +92,7 @@ static void race_against(CUcontext theirs, int first_mode)
 		pthread_t thread;
 
 		is_over = false;
-		pthread_create(&thread, NULL, churn_until_over, theirs);
+		pthread_create(&thread, NULL, churn_until_over, other);
 		for (unsigned i = 0; i < CAPTURES; i++)
 			destroyed += capture(stream, mode, target) != CUDA_SUCCESS;
 		is_over = true;
@@ -228,7 +228,7 @@ static void *churn_in_second(void *unused)
 
 static void two_contexts(void)
 {
-	CUstream stream, theirs;
+	CUstream stream, other;
 	CUgraph graph = NULL;
 	CUdeviceptr target;
 	pthread_t thread;
@@ -240,13 +240,13 @@ static void two_contexts(void)
 	target = app_alloc(bytes);
 	APP_MUST(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
 	APP_MUST(cuCtxCreate_v2(&second, 0, 0));
-	theirs = app_stream();
+	other = app_stream();
 	work = NULL;
 	APP_MUST(cuCtxSetCurrent(app_ctx));
 	APP_MUST(cuStreamBeginCapture_v2(stream, RELAXED));
 	(void)cuMemsetD32Async(target, 42, 16, stream);
 	APP_MUST(cuEventRecord(event, stream));
-	app_result("a stream of the second context joins", cuStreamWaitEvent(theirs, event, 0));
+	app_result("a stream of the second context joins", cuStreamWaitEvent(other, event, 0));
 	app_result("end of that", cuStreamEndCapture(stream, &graph));
 	if (graph)
 		APP_MUST(cuGraphDestroy(graph));

@@ -50,13 +50,13 @@ static void launch_trap(void)
 
 static void launch_bad_fill(void)
 {
-	CUdeviceptr nowhere = 64;
+	CUdeviceptr unmapped = 64;
 	uint64_t words = 1;
 	unsigned value = 1;
 
 	app_spin(held.stream, 20 * MS);
 	APP_MUST(cuLaunchKernel(
-		held.fill, 1, 1, 1, 1, 1, 1, 0, held.stream, (void *[]){&nowhere, &words, &value}, NULL));
+		held.fill, 1, 1, 1, 1, 1, 1, 0, held.stream, (void *[]){&unmapped, &words, &value}, NULL));
 }
 
 /* Makes each call once, in an order that a program might use. */

@@ -107,10 +107,10 @@ static void run_in_other(word_fn run, struct site *site, bool may_stay)
 static bool skip_prefix(const char **text, const char *prefix)
 {
 	size_t length = strlen(prefix);
-	bool is_there = strncmp(*text, prefix, length) == 0;
+	bool is_prefix = strncmp(*text, prefix, length) == 0;
 
-	*text += is_there ? length : 0;
-	return is_there;
+	*text += is_prefix ? length : 0;
+	return is_prefix;
 }
 
 static void run_word(const char *text, const char *end)

@@ -88,7 +88,7 @@ class TableTest(unittest.TestCase):
             with self.subTest(deviation.what, row=row):
                 self.assertLessEqual(set(row.configs), set(suite.CONFIG_NAMES))
                 self.assertTrue(any(re.fullmatch(row.program, name) for name in programs()), row.program)
-                self.assertIn(row.where, ("both", "sim", "gpu"))
+                self.assertIn(row.platform, ("both", "sim", "gpu"))
                 re.compile(row.question)
                 re.compile(row.answer or "")
 

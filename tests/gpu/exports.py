@@ -36,7 +36,7 @@ def lost(raw, found):
 
 def note_counts(results, name, answers):
     for scenario in TABLE:
-        exports = [answer for where, _, answer in answers if where == scenario]
+        exports = [answer for asked_in, _, answer in answers if asked_in == scenario]
         results.note(f"{name} | dma-buf {scenario}", f"{exports.count('0')} of {len(exports)}")
 
 

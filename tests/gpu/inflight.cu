@@ -43,11 +43,11 @@ __global__ void set_flag_and_write(volatile int *flag, int round, char *p, size_
 
 __global__ void count_other_than(const char *p, size_t bytes, char value, unsigned *count)
 {
-	unsigned mine = 0;
+	unsigned n_wrong = 0;
 
 	for (size_t i = threadIdx.x; i < bytes; i += blockDim.x)
-		mine += p[i] != value;
-	atomicAdd(count, mine);
+		n_wrong += p[i] != value;
+	atomicAdd(count, n_wrong);
 }
 
 __global__ void do_nothing()

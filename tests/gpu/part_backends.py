@@ -23,7 +23,7 @@ def config_of(library, backend, kind="split"):
     return programs.Config(f"{backend} {kind}", library, {"GPUPOOL_BACKEND": backend, "GPUPOOL_POOL": kind})
 
 
-def is_there(played):
+def is_available(played):
     """True unless the library's log says that the device lacks this backend."""
     return "is not available" not in played.errors
 
@@ -32,7 +32,7 @@ def check_words(results, out, library):
     for backend in BACKENDS:
         for kind in KINDS:
             played = scenarios.Played(out / "backends", PROGRAM, config_of(library, backend, kind), "words")
-            ok = played.status == 0 and played.text == "wrong words: 0\n" and is_there(played)
+            ok = played.status == 0 and played.text == "wrong words: 0\n" and is_available(played)
             results.check(f"{backend} {kind}: data are right", ok, f"status {played.status}: {played.text.strip()}")
 
 

@@ -177,8 +177,8 @@ def run_pair(out, config, program, scenario):
 
 def is_allowed(config, scenario, line):
     return any(
-        re.fullmatch(name, config) and scenario == where and re.fullmatch(pattern, line)
-        for name, where, pattern in ALLOWED
+        re.fullmatch(name, config) and scenario == allowed_in and re.fullmatch(pattern, line)
+        for name, allowed_in, pattern in ALLOWED
     )
 
 

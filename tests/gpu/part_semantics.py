@@ -175,9 +175,9 @@ def take(results, rows, prefix=""):
         if row["config"] != "table":
             results.note(f"{row['config']} | {prefix}{row['program']}", cell(row))
     for config in configs:
-        mine = [row for row in rows if row["config"] == config]
-        bad = [row["program"] for row in mine if not row["ok"]]
-        answers = sum(row["answers"] for row in mine)
+        config_rows = [row for row in rows if row["config"] == config]
+        bad = [row["program"] for row in config_rows if not row["ok"]]
+        answers = sum(row["answers"] for row in config_rows)
         value = ", ".join(bad) if bad else f"{answers} answers"
         what = "deviations that do not show" if config == "table" else "same answers as raw"
         results.check(f"{prefix}{config}: {what}", not bad and (answers > 0 or config == "table"), value)

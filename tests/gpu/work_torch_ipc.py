@@ -51,12 +51,12 @@ def in_child(other):
         del tensors, parts
         other.send((found, same))
         other.recv()
-        mine = [make(turn + 50, nth) for nth in range(len(SHAPES))]
+        own_tensors = [make(turn + 50, nth) for nth in range(len(SHAPES))]
         torch.cuda.synchronize()
-        other.send(mine)
+        other.send(own_tensors)
         other.recv()
-        other.send(sum(wrong(tensor, turn + 50, nth, 1) for nth, tensor in enumerate(mine)))
-        del mine
+        other.send(sum(wrong(tensor, turn + 50, nth, 1) for nth, tensor in enumerate(own_tensors)))
+        del own_tensors
 
 
 def exchange(other):
@@ -65,16 +65,16 @@ def exchange(other):
     """
     totals = dict.fromkeys(["received", "views", "changed", "returned", "changed_back"], 0)
     for turn in range(ROUNDS):
-        mine = [make(turn, nth) for nth in range(len(SHAPES))]
+        own_tensors = [make(turn, nth) for nth in range(len(SHAPES))]
         unsent = [make(turn + 20, nth) for nth in range(len(SHAPES))]
         torch.cuda.synchronize()
-        other.send((mine, views(mine)))
+        other.send((own_tensors, views(own_tensors)))
         found = other.recv()
         totals["received"] += found[0]
         totals["views"] += found[1]
-        totals["changed"] += sum(wrong(tensor, turn, nth, 1) for nth, tensor in enumerate(mine))
+        totals["changed"] += sum(wrong(tensor, turn, nth, 1) for nth, tensor in enumerate(own_tensors))
         totals["changed"] += sum(wrong(t, turn + 20, nth, 0) for nth, t in enumerate(unsent))
-        del mine, unsent
+        del own_tensors, unsent
         other.send("send")
         tensors = other.recv()
         totals["returned"] += check_and_change(tensors, turn + 50, 0)
@@ -86,13 +86,13 @@ def exchange(other):
 
 def main():
     mp.set_start_method("spawn")
-    here, there = mp.Pipe()
+    parent_end, child_end = mp.Pipe()
     torch.zeros(1, device="cuda")
-    child = mp.Process(target=in_child, args=(there,), daemon=True)
+    child = mp.Process(target=in_child, args=(child_end,), daemon=True)
     child.start()
-    there.close()
+    child_end.close()
     try:
-        totals = exchange(here)
+        totals = exchange(parent_end)
         child.join(30)
         answer = "wrong: " + " ".join(f"{name} {total}" for name, total in totals.items())
         answer += f"; exit {child.exitcode}"

@@ -40,9 +40,9 @@ size_t guest_count_wrong(void)
 	return wrong;
 }
 
-void guest_use(const char *who)
+void guest_use(const char *label)
 {
-	printf("%s: wrong words: %zu\n", who, guest_count_wrong());
+	printf("%s: wrong words: %zu\n", label, guest_count_wrong());
 }
 
 static bool is_open(int fd)
@@ -107,11 +107,11 @@ unsigned guest_count_entries(const char *directory)
 	return n;
 }
 
-void guest_wait(const char *who, int child)
+void guest_wait(const char *label, int child)
 {
 	int status;
 
 	if (waitpid(child, &status, 0) != child)
 		exit(72);
-	app_result(who, WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+	app_result(label, WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
 }

@@ -10,7 +10,7 @@
 void guest_join(void);
 
 /* Allocates, writes, reads back and frees device and pinned memory. Prints the number of wrong words. */
-void guest_use(const char *who);
+void guest_use(const char *label);
 size_t guest_count_wrong(void); /* like guest_use, but prints nothing */
 
 /* Prints which of the first descriptors are open. The library's descriptors have far higher numbers. */
@@ -21,4 +21,4 @@ void guest_forget_descriptors(int first);
 
 unsigned guest_count_entries(const char *directory); /* without "." and ".." */
 
-void guest_wait(const char *who, int child); /* prints the exit status of a child */
+void guest_wait(const char *label, int child); /* prints the exit status of a child */

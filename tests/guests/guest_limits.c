@@ -15,10 +15,10 @@
 
 #include "guest.h"
 
-static void use_and_report(const char *who)
+static void use_and_report(const char *label)
 {
 	app_start();
-	guest_use(who);
+	guest_use(label);
 	app_report_driver();
 }
 

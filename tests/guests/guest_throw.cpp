@@ -60,7 +60,7 @@ std::unique_ptr<block> of_the_program;
 struct of_a_thread {
 	std::unique_ptr<block> held;
 };
-thread_local of_a_thread mine;
+thread_local of_a_thread thread_block;
 
 void fail_below(int depth)
 {
@@ -121,7 +121,7 @@ void allocate_while_unwinding()
 int in_thread(int number)
 {
 	must(cuCtxSetCurrent(ctx));
-	mine.held = std::make_unique<block>(1 << 20);
+	thread_block.held = std::make_unique<block>(1 << 20);
 	if (number % 2)
 		throw std::domain_error("thread " + std::to_string(unwind() + number));
 	return unwind() + number;
@@ -150,7 +150,7 @@ int main(int argc, char **argv)
 	must(cuDevicePrimaryCtxRetain(&ctx, 0));
 	must(cuCtxSetCurrent(ctx));
 	of_the_program = std::make_unique<block>(1 << 20);
-	mine.held = std::make_unique<block>(1 << 20);
+	thread_block.held = std::make_unique<block>(1 << 20);
 	std::printf("caught %d\n", unwind());
 	refuse();
 	allocate_while_unwinding();

@@ -207,12 +207,12 @@ static void free_on(const char *what, CUstream stream)
 static void streams(void)
 {
 	CUcontext other;
-	CUstream gone, of_other;
+	CUstream destroyed, of_other;
 
 	app_start();
-	gone = app_stream();
-	APP_MUST(cuStreamDestroy_v2(gone));
-	free_on("destroyed", gone);
+	destroyed = app_stream();
+	APP_MUST(cuStreamDestroy_v2(destroyed));
+	free_on("destroyed", destroyed);
 	APP_MUST(cuCtxCreate_v2(&other, 0, 0));
 	of_other = app_stream();
 	APP_MUST(cuCtxDestroy_v2(other));

@@ -299,29 +299,29 @@ static void first_importer(void)
 /* Both processes export to each other at once, and each asks the other while it is being asked. */
 static void exchange(int *misread, int *unseen)
 {
-	CUdeviceptr mine[MANY], theirs[MANY];
+	CUdeviceptr own[MANY], imported[MANY];
 
 	*misread = *unseen = 0;
 	for (unsigned i = 0; i < MANY; i++) {
-		mine[i] = app_alloc(size_of(i));
-		app_fill_now(mine[i], size_of(i), BEFORE + i);
+		own[i] = app_alloc(size_of(i));
+		app_fill_now(own[i], size_of(i), BEFORE + i);
 	}
 	for (unsigned i = 0; i < MANY; i++)
-		app_put_handle(mine[i]);
+		app_put_handle(own[i]);
 	for (unsigned i = 0; i < MANY; i++) {
-		theirs[i] = app_open(app_take_handle());
-		*misread += app_wrong(theirs[i], size_of(i), BEFORE + i);
+		imported[i] = app_open(app_take_handle());
+		*misread += app_wrong(imported[i], size_of(i), BEFORE + i);
 	}
 	app_go();
 	app_await();
 	for (unsigned i = 0; i < MANY; i++) {
-		app_fill_now(theirs[i], size_of(i), AFTER + i);
-		APP_MUST(cuIpcCloseMemHandle(theirs[i]));
+		app_fill_now(imported[i], size_of(i), AFTER + i);
+		APP_MUST(cuIpcCloseMemHandle(imported[i]));
 	}
 	app_go();
 	app_await();
 	for (unsigned i = 0; i < MANY; i++)
-		*unseen += app_wrong(mine[i], size_of(i), AFTER + i);
+		*unseen += app_wrong(own[i], size_of(i), AFTER + i);
 }
 
 static void exchange_exporter(void)

@@ -324,15 +324,15 @@ static void pop_context(CUresult (*pop)(CUcontext *ctx))
 /* Uses the driver alone. A destroyed context is pushed on top of the only context that is left. */
 static void pushed_by_cuda_2(void)
 {
-	CUcontext gone, own;
+	CUcontext destroyed, own;
 	CUdeviceptr ptr;
 
 	APP_MUST(cuInit(0));
-	APP_MUST(cuCtxCreate_v2(&gone, 0, 0));
-	APP_MUST(cuCtxDestroy_v2(gone));
+	APP_MUST(cuCtxCreate_v2(&destroyed, 0, 0));
+	APP_MUST(cuCtxDestroy_v2(destroyed));
 	APP_MUST(cuCtxCreate_v2(&own, 0, 0));
 	churn_by_driver();
-	app_result("push of a destroyed context", cuCtxPushCurrent(gone));
+	app_result("push of a destroyed context", cuCtxPushCurrent(destroyed));
 	app_result("malloc in the destroyed context", cuMemAlloc_v2(&ptr, 4096));
 }
 

@@ -128,10 +128,10 @@ static uint64_t allocation_of(CUdeviceptr ptr)
 }
 
 /*
- * Counts blocks in the allocation `gone`. Memory that another process may hold must not return. Its address may,
+ * Counts blocks in the allocation `freed`. Memory that another process may hold must not return. Its address may,
  * with other memory behind it.
  */
-static unsigned count_returns(uint64_t gone, size_t bytes)
+static unsigned count_returns(uint64_t freed, size_t bytes)
 {
 	CUdeviceptr ptr[64];
 	unsigned returns = 0;
@@ -139,7 +139,7 @@ static unsigned count_returns(uint64_t gone, size_t bytes)
 	for (unsigned round = 0; round < 4; round++) {
 		for (size_t i = 0; i < LENGTH(ptr); i++) {
 			ptr[i] = app_alloc(bytes);
-			returns += allocation_of(ptr[i]) == gone;
+			returns += allocation_of(ptr[i]) == freed;
 		}
 		for (size_t i = 0; i < LENGTH(ptr); i++)
 			APP_MUST(cuMemFree_v2(ptr[i]));

@@ -48,11 +48,11 @@ static void apart(void)
 
 	app_start();
 	for (size_t i = 0; i < LENGTH(sizes); i++) {
-		CUdeviceptr mine = once_in("a", sizes[i]), other = once_in("b", sizes[i]), none = once(sizes[i]);
+		CUdeviceptr in_a = once_in("a", sizes[i]), in_b = once_in("b", sizes[i]), none = once(sizes[i]);
 
 		uint64_t misses = status().misses;
 
-		n_shared += mine == other || mine == none || other == none;
+		n_shared += in_a == in_b || in_a == none || in_b == none;
 		(void)once_in("a", sizes[i]);
 		(void)once_in("b", sizes[i]);
 		(void)once(sizes[i]);
@@ -224,7 +224,7 @@ static void *free_there(void *arg)
 /* Memory from another region is pending behind work that all later work was made to wait for. */
 static void behind(void)
 {
-	CUdeviceptr ptr, mine;
+	CUdeviceptr ptr, in_b;
 	pthread_t thread;
 	CUstream stream;
 
@@ -237,7 +237,7 @@ static void behind(void)
 	APP_MUST(pthread_create(&thread, NULL, free_there, &ptr));
 	APP_MUST(pthread_join(thread, NULL));
 	(void)gpupool_region_begin("b");
-	app_result("in b", cuMemAlloc_v2(&mine, 700 * MIB));
+	app_result("in b", cuMemAlloc_v2(&in_b, 700 * MIB));
 	app_report_driver();
 }
 

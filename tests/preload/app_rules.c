@@ -50,16 +50,16 @@ static void threads(void)
 
 static void library(void)
 {
-	CUdeviceptr mine, its;
+	CUdeviceptr by_program, by_library;
 
 	app_start();
-	mine = once(cuMemAlloc_v2, 3 * MIB);
-	its = once(caller_alloc, 3 * MIB);
-	app_fact("separate blocks", mine != its);
-	app_fact("program's block again", once(cuMemAlloc_v2, 3 * MIB) == mine);
-	app_fact("library's block again", once(caller_alloc, 3 * MIB) == its);
+	by_program = once(cuMemAlloc_v2, 3 * MIB);
+	by_library = once(caller_alloc, 3 * MIB);
+	app_fact("separate blocks", by_program != by_library);
+	app_fact("program's block again", once(cuMemAlloc_v2, 3 * MIB) == by_program);
+	app_fact("library's block again", once(caller_alloc, 3 * MIB) == by_library);
 	(void)gpupool_region_begin("by hand");
-	app_fact("entered region wins", once(caller_alloc, 3 * MIB) != its);
+	app_fact("entered region wins", once(caller_alloc, 3 * MIB) != by_library);
 	(void)gpupool_region_end();
 	app_pause("library");
 }

@@ -13,13 +13,13 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static CUdeviceptr slots[SLOTS]; /* blocks that pass from one thread to another; under lock */
 static uint64_t n_allocs;
 
-static CUdeviceptr exchange(unsigned i, CUdeviceptr mine)
+static CUdeviceptr exchange(unsigned i, CUdeviceptr given)
 {
 	CUdeviceptr other;
 
 	pthread_mutex_lock(&lock);
 	other = slots[i];
-	slots[i] = mine;
+	slots[i] = given;
 	n_allocs++;
 	pthread_mutex_unlock(&lock);
 	return other;

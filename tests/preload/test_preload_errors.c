@@ -123,13 +123,13 @@ static void read_screen(const char *name)
 
 START_TEST(status_names_the_error_that_ended_pooling_until_the_context_is_reset)
 {
-	static const char *const said = "pooling has ended for 1 of 1 contexts after driver error 719";
+	static const char *const message = "pooling has ended for 1 of 1 contexts after driver error 719";
 
 	play_same(&(struct play){.program = "app_errors", .words = {"sticky"}, .at_pause = read_screen});
 	for (unsigned i = 0; i < 3; i++) {
 		ck_assert_uint_eq(play_number(play_answers[i], "broken_contexts"), i == 1);
 		ck_assert(!strstr(play_answers[i], i == 1 ? "\"broken_by\":719" : "\"broken_by\":null") == 0);
-		ck_assert_msg(!play_stat || !strstr(screens[i], said) == (i != 1), "%s", screens[i]);
+		ck_assert_msg(!play_stat || !strstr(screens[i], message) == (i != 1), "%s", screens[i]);
 	}
 }
 END_TEST

@@ -174,9 +174,9 @@ END_TEST
 /* Checks what other answers report about the region, of which one block is in use. */
 static void check_mine(void)
 {
-	const char *answer = play_ask("blocks"), *mine = strstr(answer, "\"region\":\"mine\"");
+	const char *answer = play_ask("blocks"), *region = strstr(answer, "\"region\":\"mine\"");
 
-	ck_assert_msg(mine, "expected the region in: %s", answer);
+	ck_assert_msg(region, "expected the region in: %s", answer);
 	ck_assert_uint_eq(count(answer, "\"region\":\"mine\""), 1);
 	ck_assert_uint_eq(count(answer, "\"region\":"), play_number(answer, "n_blocks"));
 	answer = strstr(play_ask("status"), "\"by_region\":[{\"name\":\"mine\",");

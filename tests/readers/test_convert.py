@@ -405,10 +405,10 @@ def a_stack_that_is_not_defined_counts_as_no_stack():
 
 
 def unsuitable_inputs_and_formats_are_refused():
-    recording, leaks, gone = make_recording(), saved_leaks(), path("none/x")
+    recording, leaks, missing = make_recording(), saved_leaks(), path("none/x")
     for expected, words in ((2, (recording,)), (2, (recording, "--to=xml")), (1, (recording, "--to=pprof")),
                             (1, (recording, "--to=folded")), (1, (leaks, "--to=rmm")), (1, (leaks, "--to=torch")),
-                            (1, (leaks, "--to=folded", "-o", gone)), (1, (gone, "--to=rmm")),
+                            (1, (leaks, "--to=folded", "-o", missing)), (1, (missing, "--to=rmm")),
                             (3, ("999999999", "--to=folded")), (2, ("--to=rmm",)), (2, (leaks, "--to=rmm", "--json"))):
         done = subprocess.run([STAT, "convert", *words], capture_output=True, check=False)
         assert done.returncode == expected and done.stderr and not done.stdout, (words, done)

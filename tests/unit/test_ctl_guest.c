@@ -398,7 +398,7 @@ END_TEST
  */
 START_TEST(a_program_that_closes_all_descriptors_in_a_loop_is_not_disturbed)
 {
-	int kept = memfd_create("kept", MFD_CLOEXEC), mine[16];
+	int kept = memfd_create("kept", MFD_CLOEXEC), copies[16];
 	struct stat before, after;
 
 	ck_assert_int_eq(fixture_start(0), 0);
@@ -410,10 +410,10 @@ START_TEST(a_program_that_closes_all_descriptors_in_a_loop_is_not_disturbed)
 			(void)fixture_try_send(client, (round + _i) % 2 ? "blocks 40000\n" : "version\nvers");
 		for (int fd = 64; fd < 1024; fd++)
 			close(fd);
-		for (int i = 0; i < ROWS(mine); i++)
-			mine[i] = fcntl(kept, F_DUPFD_CLOEXEC, 512);
-		for (int i = 0; i < ROWS(mine); i++) {
-			ck_assert_int_eq(fstat(mine[i], &after), 0);
+		for (int i = 0; i < ROWS(copies); i++)
+			copies[i] = fcntl(kept, F_DUPFD_CLOEXEC, 512);
+		for (int i = 0; i < ROWS(copies); i++) {
+			ck_assert_int_eq(fstat(copies[i], &after), 0);
 			ck_assert_uint_eq(after.st_ino, before.st_ino);
 		}
 		if (client >= 0)

@@ -155,7 +155,7 @@ static bool count_block(void *arg, const struct gp_block_info *info)
 }
 
 /* Plays the control socket: makes the changes that requests may make while threads allocate. */
-static void *meddle(void *unused)
+static void *change_settings(void *unused)
 {
 	for (unsigned i = 0; !atomic_load(&is_over); i++) {
 		struct gp_block_info info;
@@ -241,7 +241,7 @@ static void check_end(void)
 START_TEST(concurrent_threads_never_share_a_byte_and_the_counters_end_right)
 {
 	start(_i);
-	run(meddle);
+	run(change_settings);
 	check_end();
 }
 END_TEST
@@ -265,7 +265,7 @@ START_TEST(threads_that_run_out_of_memory_together_leave_the_counters_right)
 {
 	start(_i);
 	px.fake.outside = FIXTURE_CAPACITY - 40 * GP_MIB;
-	run(meddle);
+	run(change_settings);
 	px.fake.outside = 0;
 	check_end();
 }

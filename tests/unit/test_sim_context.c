@@ -91,22 +91,22 @@ END_TEST
 
 START_TEST(contexts_that_a_program_creates_are_stacked)
 {
-	CUcontext mine, current;
+	CUcontext ctx, current;
 	CUdevice device;
 	CUdeviceptr ptr;
 
 	test_start();
 	for (int i = 0; i < 1000; i++) {
-		ok(cuCtxCreate_v2(&mine, 0, 0));
+		ok(cuCtxCreate_v2(&ctx, 0, 0));
 		test_alloc(4 * MIB);
 		ok(cuCtxGetCurrent(&current));
-		ck_assert_ptr_eq(current, mine);
-		ok(cuCtxDestroy_v2(mine));
+		ck_assert_ptr_eq(current, ctx);
+		ok(cuCtxDestroy_v2(ctx));
 		ok(cuCtxGetCurrent(&current));
 		ck_assert_ptr_eq(current, test_ctx);
 	}
-	fails(cuCtxDestroy_v2(mine), CUDA_ERROR_CONTEXT_IS_DESTROYED);
-	ok(cuCtxPushCurrent_v2(mine));
+	fails(cuCtxDestroy_v2(ctx), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+	ok(cuCtxPushCurrent_v2(ctx));
 	fails(cuMemAlloc_v2(&ptr, 64), CUDA_ERROR_CONTEXT_IS_DESTROYED);
 	ok(cuCtxGetDevice(&device));
 	ok(cuCtxPopCurrent_v2(&current));
@@ -144,16 +144,16 @@ END_TEST
 
 START_TEST(an_event_can_be_recorded_only_in_its_context)
 {
-	CUcontext mine;
+	CUcontext ctx;
 	CUevent event;
 
 	test_start();
 	event = test_event();
-	ok(cuCtxCreate_v2(&mine, 0, 0));
-	fails(cuCtxRecordEvent(mine, event), CUDA_ERROR_INVALID_HANDLE);
+	ok(cuCtxCreate_v2(&ctx, 0, 0));
+	fails(cuCtxRecordEvent(ctx, event), CUDA_ERROR_INVALID_HANDLE);
 	fails(cuEventRecord(event, NULL), CUDA_ERROR_INVALID_HANDLE);
 	ok(cuCtxRecordEvent(test_ctx, event));
-	ok(cuCtxWaitEvent(mine, event));
+	ok(cuCtxWaitEvent(ctx, event));
 	ok(cuEventDestroy_v2(event));
 	fails(cuEventDestroy_v2(event), CUDA_ERROR_INVALID_HANDLE);
 }
@@ -203,20 +203,20 @@ END_TEST
 
 START_TEST(a_context_wait_does_not_affect_another_context)
 {
-	CUcontext mine;
+	CUcontext ctx;
 	CUstream stream;
 	CUevent event;
 
 	test_start();
 	event = test_event();
-	ok(cuCtxCreate_v2(&mine, 0, 0));
+	ok(cuCtxCreate_v2(&ctx, 0, 0));
 	stream = test_stream(CU_STREAM_NON_BLOCKING);
 	ok(cuCtxSetCurrent(test_ctx));
 	ok(test_spin(NULL, 100 * MS));
 	ok(cuCtxRecordEvent(test_ctx, event));
 	ok(cuCtxWaitEvent(test_ctx, event));
-	test_ctx = mine;
-	ok(cuCtxSetCurrent(mine));
+	test_ctx = ctx;
+	ok(cuCtxSetCurrent(ctx));
 	test_load_kernels(&test_kernels);
 	ok(test_spin(stream, MS));
 	simgpu_advance(2 * MS);

@@ -136,15 +136,15 @@ END_TEST
 
 START_TEST(oom_shows_each_of_several_processes)
 {
-	pid_t gone = ended(), pid = peer_start(PEER_ANSWERS, NULL), missing;
+	pid_t ended_pid = ended(), pid = peer_start(PEER_ANSWERS, NULL), missing;
 
-	put_in(name_of(gone, 5), REPORT("gone", "2048"), 1000);
+	put_in(name_of(ended_pid, 5), REPORT("gone", "2048"), 1000);
 	missing = ended();
-	ck_assert_int_eq(STAT("oom", stat_word(gone), stat_word(pid), stat_word(missing)), 3);
+	ck_assert_int_eq(STAT("oom", stat_word(ended_pid), stat_word(pid), stat_word(missing)), 3);
 	stat_check_in(stat_out, "a request for 1.00 GiB failed\n");
 	stat_check_in(stat_out, " has ended: gone\n");
 	stat_check_in(stat_err, " does not exist.\n");
-	ck_assert_int_eq(STAT("oom", "--json", stat_word(gone), stat_word(pid)), 0);
+	ck_assert_int_eq(STAT("oom", "--json", stat_word(ended_pid), stat_word(pid)), 0);
 	stat_check_in(stat_out, "{\"schema\":\"gpupool.oom-list/1\",\"processes\":[{");
 	stat_check_in(stat_out, "\"is_saved\":true");
 }

@@ -112,12 +112,12 @@ static void make_name(char name[static NAME_MAX_BYTES], const struct metric *m)
 static void begin_family(const struct writer *w, const struct metric *m)
 {
 	char name[NAME_MAX_BYTES];
-	bool is_open = w->format == STAT_METRICS_OPENMETRICS;
-	const char *suffix = is_open ? "" : suffix_of(m->type);
+	bool is_openmetrics = w->format == STAT_METRICS_OPENMETRICS;
+	const char *suffix = is_openmetrics ? "" : suffix_of(m->type);
 
 	make_name(name, m);
 	fprintf(w->out, "# TYPE %s%s %s\n", name, suffix, type_name(w, m->type));
-	if (is_open && *m->unit)
+	if (is_openmetrics && *m->unit)
 		fprintf(w->out, "# UNIT %s %s\n", name, m->unit);
 	fprintf(w->out, "# HELP %s%s %s\n", name, suffix, m->help);
 }

@@ -130,7 +130,7 @@ static void put_segments(struct report_events *events, const struct stat_map *ma
 /* Adds the segments and blocks of all pools. Each context of a device has a pool, but the device is listed once. */
 static void add_map(struct report_events *events, json_t *facts, const json_t *reply)
 {
-	bool is_there[HISTORY_MEMORIES_MAX] = {false};
+	bool is_listed[HISTORY_MEMORIES_MAX] = {false};
 	struct stat_map map;
 
 	stat_map_make(&map, reply);
@@ -141,9 +141,9 @@ static void add_map(struct report_events *events, json_t *facts, const json_t *r
 		if (number >= HISTORY_MEMORIES_MAX || !pool->n)
 			continue;
 		put_segments(events, &map, pool);
-		if (!is_there[number])
+		if (!is_listed[number])
 			json_array_append_new(json_object_get(facts, "memories"), report_memory((unsigned)number));
-		is_there[number] = true;
+		is_listed[number] = true;
 	}
 	if (map.is_truncated)
 		json_array_append_new(json_object_get(facts, "notes"),

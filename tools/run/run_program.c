@@ -139,12 +139,12 @@ static enum run_status check_privilege(const char *path)
 
 static enum run_status check_elf(const char *path, const struct run_elf *elf, const struct run_elf *library)
 {
-	char ours[32], theirs[32];
+	char library_text[32], program_text[32];
 
 	if (!run_elf_is_compatible(elf, library)) {
 		run_error("use a build of gpupool for that kind of program (--library=PATH).",
-			"%s is a %s program; libgpupool.so is %s.", path, run_elf_describe(elf, theirs),
-			run_elf_describe(library, ours));
+			"%s is a %s program; libgpupool.so is %s.", path, run_elf_describe(elf, program_text),
+			run_elf_describe(library, library_text));
 		return RUN_FAILED;
 	}
 	if (elf->type != ET_EXEC && elf->type != ET_DYN) {
