@@ -18,14 +18,14 @@ import tokenize
 import lint
 
 C_ENDS = (".c", ".h", ".def", ".S", ".cu", ".cpp", ".js", ".css", ".map", ".proto")
-HASH_ENDS = (".py", "meson.build", "meson_options.txt", ".sh", ".yml")
+HASH_ENDS = (".py", "meson.build", "meson_options.txt", ".ini", ".sh", ".yml")
 ROFF_ENDS = (".1", ".3", ".7")
 ROOMS = ("api", "common", "docs", "pool", "scripts", "shim", "tests", "tools")
 TOP = ("README.md", "CONTRIBUTING.md", "NEWS.md", "SECURITY.md", "meson.build", "meson_options.txt")
 NOT_PROSE = (os.path.join("tests", "lint", "english.py"),)  # full of bad samples
 PRODUCT = ("api", "common", "pool", "shim", "tools")
 
-COMMENT, MESSAGE, PROSE, NAME = "comment", "message", "prose", "name"
+COMMENT, MESSAGE, PROSE, NAME, IDENTIFIER = "comment", "message", "prose", "name", "identifier"
 TEXTS = (COMMENT, MESSAGE, PROSE)
 
 # A clause that stands where the subject of its sentence should stand. A question may begin like this.
@@ -65,6 +65,7 @@ RULES = (
     ((NAME,), r"(?:^|_)(?:is|are|was|were)_(?:well|ill|told|had)(?:_|$)", "write 'passes', 'fails' or 'is reported'"),
     ((NAME,), r"(?:^|_)(?:what|whatever|whoever|whom)_", "name the thing or the actor"),
     ((NAME,), r"(?:^|_)(?:come_and_go|comes_and_goes|held_against|looked_at)(?:_|$)", "name the action"),
+    ((IDENTIFIER,), r"^(?:mine|ours|theirs|whose|said|gone|is_there|nowhere|meddle|furnish|tidy)$", "name the thing or the action"),
 )
 
 
@@ -74,8 +75,12 @@ def sentences(text):
     return [part.strip(" -*") for part in re.split(r"(?<=[.!?:;])\s+(?=[A-Z\"`(-])", text)]
 
 
+# Comments, strings and characters.
+NOT_CODE_OF_C = r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\''
+
+
 def comments_of_c(text):
-    for match in re.finditer(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'', text, re.S):
+    for match in re.finditer(NOT_CODE_OF_C, text, re.S):
         line, word = text.count("\n", 0, match.start()) + 1, match.group()
         if word.startswith("/"):
             body = re.sub(r"(?m)^\s*\*(?!/) ?", "", word[2:-2] if word.startswith("/*") else word[2:])
@@ -86,6 +91,18 @@ def comments_of_c(text):
             yield line, MESSAGE, word[1:-1]
     for match in re.finditer(r"^START_TEST\((\w+)\)", text, re.M):
         yield text.count("\n", 0, match.start()) + 1, NAME, match.group(1)
+    yield from identifiers_of_c(text)
+
+
+def identifiers_of_c(text):
+    """Each identifier of the code, once, with its first line."""
+    code = re.sub(NOT_CODE_OF_C, lambda match: "\n" * match.group().count("\n"), text, flags=re.S)
+    first = {}
+    for number, line in enumerate(code.splitlines(), 1):
+        for word in re.findall(r"[A-Za-z_]\w*", line):
+            first.setdefault(word, number)
+    for word, number in first.items():
+        yield number, IDENTIFIER, word
 
 
 def comments_of_python(text):
@@ -155,7 +172,7 @@ def texts(path, text):
 
 def check_text(path, text):
     for line, kind, part in texts(path, text):
-        for sentence in [part] if kind == NAME else sentences(part):
+        for sentence in [part] if kind in (NAME, IDENTIFIER) else sentences(part):
             for kinds, pattern, advice in RULES:
                 match = re.search(pattern, sentence) if kind in kinds else None
                 if match:
@@ -207,18 +224,21 @@ def self_test():
         "tests/w.c": ("START_TEST(a_report_names_what_was_freed)\n", "name the thing"),
         "tests/y.py": ("def a_reader_takes_what_was_written():\n\tpass\n", "name the thing"),
         "tests/x.py": ("def test_each_build_is_looked_at():\n\tpass\n", "name the action"),
+        "tests/D.c": ("int mine = 1;\n", "name the thing or the action"),
+        "shim/E.c": ("static bool is_there(void)\n{\n\treturn true;\n}\n", "name the thing or the action"),
         "tests/l.py": ("def test_where_nothing_is_there_it_fails():\n\tpass\n", "begin with the subject"),
     }
     good = {
         "shim/z.c": '/* Returns what the driver answered. There is no such file? What then? */\nputs("nobody");\n',
         "docs/z.md": "## Who should read this\n\nThe call is `so often`.\n\n```\nWhat is this\n```\n",
+        "tests/y.c": '/* gone */ const char *region = "mine";\n',
         "tests/z.c": 'puts("so often a test prints nobody");\nSTART_TEST(a_free_whose_fence_fails_is_retried)\n',
     }
     tree = lint.make_tree({path: text for path, (text, _) in bad.items()} | good)
-    lint.end_self_test(check(tree.name), ["%s:" % path for path in bad])
     for path, (text, advice) in bad.items():
         if not any(advice in problem for problem in check_text(path, text)):
             sys.exit("%s: the advice should be: %s" % (path, advice))
+    lint.end_self_test(check(tree.name), ["%s:" % path for path in bad])
 
 
 if __name__ == "__main__":
