@@ -38,7 +38,7 @@ static void record(const char *program, const char *word, const char *setting)
 
 static const char *says(const char *words)
 {
-	ck_assert_int_eq(play_stat_says(words, answer, sizeof(answer)), 0);
+	ck_assert_int_eq(play_run_stat(words, answer, sizeof(answer)), 0);
 	return answer;
 }
 
@@ -101,7 +101,7 @@ START_TEST(a_recording_without_stacks_keeps_the_format_of_earlier_versions)
 	read_title("rec", title);
 	ck_assert_str_eq(title, "gpupool-recording 1\n");
 	ck_assert_int_eq(stat("rec", &plain), 0);
-	ck_assert_int_eq(play_stat_says("convert --to=folded rec", text, sizeof(text)), 1);
+	ck_assert_int_eq(play_run_stat("convert --to=folded rec", text, sizeof(text)), 1);
 	check_in(says("replay --json --pool=split rec"), "\"has_end\":true");
 	ck_assert_int_eq(unlink("rec"), 0);
 	/* An event takes a few bytes more: the number of its stack. */
@@ -176,7 +176,7 @@ START_TEST(a_failed_allocation_has_its_stack_in_the_recording)
 		.env = (const char *const[]){"GPUPOOL_RECORD=rec", "GPUPOOL_STACKS=8", "GPUPOOL_LOG=off", NULL},
 		.preload = play_library});
 	ck_assert_int_eq(play_status, 0);
-	ck_assert_int_eq(play_stat_says("report rec", answer, sizeof(answer)), 0);
+	ck_assert_int_eq(play_run_stat("report rec", answer, sizeof(answer)), 0);
 	check_in(answer, "\"requested_at\":\"");
 #ifdef HAS_SYMBOLS
 	check_in(answer, "\"requested_at\":\"capacity (app_oom.c:");
@@ -200,7 +200,7 @@ START_TEST(a_report_tells_the_cause_of_a_failure_under_a_limit_in_the_words_of_t
 	line = strstr(play_err, "  cause: fragmentation: ");
 	ck_assert_msg(line, "expected a cause in: %.200s", play_err);
 	snprintf(cause, sizeof(cause), "%.*s", (int)strcspn(line, "\n"), line);
-	ck_assert_int_eq(play_stat_says("report rec", answer, sizeof(answer)), 0);
+	ck_assert_int_eq(play_run_stat("report rec", answer, sizeof(answer)), 0);
 	ck_assert_msg(strstr(answer, cause + strlen("  cause: ")), "expected '%s' in the report", cause);
 }
 END_TEST

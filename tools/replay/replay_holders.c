@@ -97,9 +97,10 @@ static void count(void *arg, const struct history *h, const struct history_event
 }
 
 static int walk(struct walk *w, struct replay_file *file, const struct replay_contents *contents,
-	void (*take)(void *, const struct history *, const struct history_event *), char error[static REPLAY_ERROR_MAX])
+	void (*on_change)(void *, const struct history *, const struct history_event *),
+	char error[static REPLAY_ERROR_MAX])
 {
-	struct history history = {.take = take, .arg = w};
+	struct history history = {.on_change = on_change, .arg = w};
 	int r = history_run(&history, file, contents->n_events, error);
 
 	history_deinit(&history);

@@ -204,7 +204,7 @@ static void follow_episode(struct report_failures *f, const struct history *h, c
 		if (!e->is_open)
 			*e = fresh;
 		e->n_denied++;
-	} else if (e->is_open && event->kind == HISTORY_SEGMENT_GONE && !event->is_own) {
+	} else if (e->is_open && event->kind == HISTORY_SEGMENT_RELEASED && !event->is_own) {
 		e->returned_bytes += event->bytes;
 	} else if (is_same_thread && (event->kind == HISTORY_BLOCK_NEW || event->kind == HISTORY_REFUSED)) {
 		add_episode(f, e, h, event);
