@@ -315,10 +315,10 @@ END_TEST
 START_TEST(advice_on_a_process_that_does_not_exist_or_answer_fails_with_the_reason)
 {
 	char pid[16];
-	pid_t gone = peer_start(PEER_ANSWERS, NULL);
+	pid_t ended = peer_start(PEER_ANSWERS, NULL);
 
-	peer_kill(gone);
-	snprintf(pid, sizeof(pid), "%d", (int)gone);
+	peer_kill(ended);
+	snprintf(pid, sizeof(pid), "%d", (int)ended);
 	ck_assert_int_eq(STAT("advise", pid), 3);
 	ck_assert_str_eq(stat_out, "");
 	stat_check_in(stat_err, pid);
