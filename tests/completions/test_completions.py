@@ -55,8 +55,8 @@ complete -C {quoted}
 
 def commands():
     """The commands of gpupool-stat."""
-    table = (ROOT / "tools/stat/stat_commands.c").read_text().split("stat_commands[] = {", 1)[1]
-    return set(re.findall(r'^\t\t\.name = "([a-z]+)"', table, re.M))
+    table = (ROOT / "tools/stat/commands.def").read_text()
+    return set(re.findall(r'^COMMAND\("([a-z]+)"', table, re.M))
 
 
 def long_options():

@@ -6,7 +6,7 @@
  * and says what they cannot tell.
  */
 
-#include "stat_advise.h"
+#include "stat_commands.h"
 
 #include <ctype.h>
 #include <inttypes.h>

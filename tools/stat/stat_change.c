@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-#include "stat_change.h"
+/* The commands that change a process: the one that the user names or the only one that runs. --watch is refused. */
+
+#include "stat_commands.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -115,6 +117,7 @@ static bool check_limits(const struct stat_options *options)
 	return false;
 }
 
+/* Without words, or with "get", only shows the limits. */
 enum stat_exit stat_limit_run(const struct stat_command *command, const struct stat_options *options)
 {
 	char request[REQUEST_MAX];
@@ -169,6 +172,7 @@ static void encode(char *text, size_t size, const char *name)
 	text[n] = '\0';
 }
 
+/* Without words, or with "list", lists the regions. */
 enum stat_exit stat_region_run(const struct stat_command *command, const struct stat_options *options)
 {
 	char request[REQUEST_MAX], name[REQUEST_MAX / 2];
@@ -225,6 +229,7 @@ void stat_region_show(const struct stat_process *process, const struct stat_opti
 	}
 }
 
+/* Without words, only shows the setting. */
 enum stat_exit stat_stacks_run(const struct stat_command *command, const struct stat_options *options)
 {
 	char request[REQUEST_MAX] = "stacks";

@@ -15,6 +15,7 @@
 #include "tools/ask/stat_watch.h"
 #include "tools/text/stat_number.h"
 #include "tools/text/stat_text.h"
+#include "stat_commands.h"
 
 enum { LEVELS_MAX = 16 };
 

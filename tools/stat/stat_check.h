@@ -4,7 +4,7 @@
 
 /* gpupool-stat check: one line with performance data, and the exit codes that monitoring systems expect. */
 
-#include "tools/ask/stat_command.h"
+#include "tools/text/stat_say.h"
 
 /* The results of a check, with values above all exit codes of other commands. stat_check_exit() maps both to 0..3. */
 enum stat_check {
@@ -13,8 +13,6 @@ enum stat_check {
 	STAT_CHECK_CRITICAL,
 	STAT_CHECK_UNKNOWN,
 };
-
-enum stat_exit stat_check_run(const struct stat_command *command, const struct stat_options *options);
 
 /* Returns the exit code of gpupool-stat, from 0 to 3, for a result. Any failure of another kind counts as unknown. */
 int stat_check_exit(enum stat_exit result);

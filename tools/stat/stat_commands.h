@@ -2,7 +2,20 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
+/* The commands of gpupool-stat, and the functions of this folder that the rows of commands.def name. */
+
 #include "tools/ask/stat_command.h"
 
-/* All commands of gpupool-stat. The list ends with a row without a name; the first is the default. */
+/* All commands. The list ends with a row without a name; the first is the default. */
 extern const struct stat_command stat_commands[];
+
+#define COMMAND(name, functions, ...) functions
+#define ASKS
+#define RUNS(function) enum stat_exit function(const struct stat_command *command, const struct stat_options *options);
+#define RUNS_BELOW(function)
+#define SHOWS(function) void function(const struct stat_process *process, const struct stat_options *options);
+#include "commands.def"
+#undef ASKS
+#undef RUNS
+#undef RUNS_BELOW
+#undef SHOWS

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-#include "stat_debug.h"
+/* gpupool-stat debug: shows the invalid writes that GPUPOOL_DEBUG has found. */
+
+#include "stat_commands.h"
 
 #include <inttypes.h>
 #include <stdio.h>

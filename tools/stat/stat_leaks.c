@@ -6,8 +6,6 @@
  * answer: that of --diff or, with --watch, the first one.
  */
 
-#include "stat_leaks.h"
-
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,6 +18,7 @@
 #include "tools/ask/stat_report.h"
 #include "tools/ask/stat_watch.h"
 #include "tools/text/stat_text.h"
+#include "stat_commands.h"
 
 enum { ROWS = 40, REQUEST_MAX = 128, COLUMNS = 5 };
 

@@ -12,6 +12,7 @@
 #include "tools/ask/stat_report.h"
 #include "tools/ask/stat_watch.h"
 #include "tools/text/stat_text.h"
+#include "stat_commands.h"
 #include "stat_query.h"
 
 /* labels: NULL if no process has any; the row then has no cell for them. */

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-#include "stat_map_show.h"
+/* gpupool-stat map: prints an answer as rows of cells, and the blocks that keep segments in use. */
+
+#include "stat_commands.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-#include "stat_oom.h"
+/* gpupool-stat oom: the last out-of-memory error of a process, also of one that has ended. */
+
+#include "stat_commands.h"
 
 #include <inttypes.h>
 #include <stdio.h>

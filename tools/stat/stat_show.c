@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "tools/text/stat_text.h"
+#include "stat_commands.h"
 
 #define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 

@@ -3,7 +3,7 @@
 
 /* gpupool-stat status. */
 
-#include "stat_status.h"
+#include "stat_commands.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
