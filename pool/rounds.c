@@ -341,7 +341,7 @@ static bool is_round_skipped(const struct gp_pool *pool, enum gp_round round)
 int gp_rounds_run(struct gp_rounds *rounds)
 {
 	static uint64_t (*const fns[GP_N_ROUNDS])(struct gp_rounds *) = {
-#define ROUND(number, name, help) [GP_ROUND_##name] = round_##name,
+#define ROUND(number, name, doing, help) [GP_ROUND_##name] = round_##name,
 #include "ladder.def"
 	};
 

@@ -5,9 +5,9 @@
 
 static const struct {
 	unsigned number;
-	const char *name;
+	const char *name, *doing;
 } rounds[GP_N_ROUNDS] = {
-#define ROUND(number, name, help) {number, #name},
+#define ROUND(number, name, doing, help) {number, #name, doing},
 #include "ladder.def"
 };
 
@@ -29,6 +29,11 @@ unsigned gp_round_number(enum gp_round round)
 const char *gp_round_name(enum gp_round round)
 {
 	return rounds[round].name;
+}
+
+const char *gp_round_doing(enum gp_round round)
+{
+	return rounds[round].doing;
 }
 
 /* 0 stands for none. */

@@ -13,7 +13,7 @@ enum gp_step {
 };
 
 enum gp_round {
-#define ROUND(number, name, help) GP_ROUND_##name,
+#define ROUND(number, name, doing, help) GP_ROUND_##name,
 #include "ladder.def"
 	GP_N_ROUNDS
 };
@@ -39,9 +39,10 @@ struct gp_stats {
 
 const char *gp_step_name(enum gp_step step);
 
-/* Return the number of a round in the documentation, and its name. */
+/* Return the number of a round in the documentation, its name, and the words in messages for what it does. */
 unsigned gp_round_number(enum gp_round round);
 const char *gp_round_name(enum gp_round round);
+const char *gp_round_doing(enum gp_round round);
 
 /* Adds `more` to `sum`, field by field. The sum of two peaks is an upper bound of the peak of the sum. */
 void gp_stats_add(struct gp_stats *sum, const struct gp_stats *more);

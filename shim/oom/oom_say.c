@@ -58,22 +58,6 @@ static void log_device(const struct gp_oom *oom)
 		gp_amount_text(outside, taken - gp_min(oom->stats.total_bytes, taken)));
 }
 
-static const char *round_text(enum gp_round round)
-{
-	static const char *const texts[GP_N_ROUNDS] = {
-		[GP_ROUND_settle] = "checking for finished GPU work",
-		[GP_ROUND_enough] = "releasing part of the cache",
-		[GP_ROUND_all] = "releasing the whole cache",
-		[GP_ROUND_fences] = "waiting for the GPU",
-		[GP_ROUND_contexts] = "asking other contexts",
-		[GP_ROUND_processes] = "asking other processes",
-		[GP_ROUND_wait] = "waiting for free memory",
-		[GP_ROUND_fail] = "failing",
-	};
-
-	return texts[round];
-}
-
 static void log_rounds(const struct gp_oom *oom)
 {
 	char line[512] = "";
@@ -86,7 +70,7 @@ static void log_rounds(const struct gp_oom *oom)
 
 		if (round->count && i != GP_ROUND_fail)
 			n = snprintf(line + used, sizeof(line) - used, "%s%s gained %s in %" PRIu64 " us",
-				used ? ", " : "", round_text((enum gp_round)i),
+				used ? ", " : "", gp_round_doing((enum gp_round)i),
 				gp_yield_text(yielded, round->yielded_bytes), round->ns / 1000);
 		used = gp_min(used + (size_t)n, sizeof(line) - 1);
 	}

@@ -72,13 +72,13 @@ static void print_share(const json_t *oom)
 	printf("%-8s GPUPOOL_POOL=%s can combine scattered free memory\n", "advice", pool);
 }
 
-/* Names a retry round as the library's log does. */
+/* Names a retry round as the library's log does. A round of another release that is not in the table keeps its name. */
 static const char *text_of_round(const char *name)
 {
-	static const char *const texts[][2] = {{"settle", "checking for finished GPU work"},
-		{"enough", "releasing part of the cache"}, {"all", "releasing the whole cache"},
-		{"fences", "waiting for the GPU"}, {"contexts", "asking other contexts"},
-		{"processes", "asking other processes"}, {"wait", "waiting for free memory"}, {"fail", "failing"}};
+	static const char *const texts[][2] = {
+#define ROUND(number, name, doing, help) {#name, doing},
+#include "pool/ladder.def"
+	};
 
 	for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++)
 		if (strcmp(texts[i][0], name) == 0)
