@@ -11,6 +11,7 @@
 
 #include "config.h"
 #include "file.h"
+#include "nearest.h"
 
 #define PREFIX                "GPUPOOL_"
 #define NAME_MAX_LENGTH       47
@@ -287,40 +288,16 @@ static int set_from_environment(
 	return -EINVAL;
 }
 
-/* Returns the Levenshtein distance, computed one row at a time. Neither text is longer than NAME_MAX_LENGTH. */
-static size_t edit_distance(const char *a, const char *b)
-{
-	size_t row[NAME_MAX_LENGTH + 1];
-	size_t length = strlen(b);
-
-	for (size_t j = 0; j <= length; j++)
-		row[j] = j;
-	for (size_t i = 0; a[i]; i++) {
-		size_t diagonal = row[0];
-		row[0] = i + 1;
-		for (size_t j = 0; j < length; j++) {
-			size_t replaced = diagonal + (a[i] != b[j]);
-			size_t shifted = (row[j] < row[j + 1] ? row[j] : row[j + 1]) + 1;
-			diagonal = row[j + 1];
-			row[j + 1] = replaced < shifted ? replaced : shifted;
-		}
-	}
-	return row[length];
-}
-
 static void report_unknown(const char *name, const char *value, gp_config_report_fn report_fn, void *arg)
 {
 	struct gp_config_report report = {.problem = GP_CONFIG_UNKNOWN_NAME, .variable = name, .value = value};
-	size_t nearest = strlen(name) / 3;
+	struct gp_nearest nearest;
 
 	report.error.why = "is not a variable of gpupool";
-	for (int i = 0; i < GP_OPTION_COUNT; i++) {
-		size_t distance = edit_distance(name, gp_config_options[i].variable);
-		if (distance < nearest) {
-			nearest = distance;
-			report.error.next = gp_config_options[i].variable;
-		}
-	}
+	gp_nearest_init(&nearest, name, strlen(name) / 3 - 1); /* the name begins with the 8 letters of PREFIX */
+	for (int i = 0; i < GP_OPTION_COUNT; i++)
+		gp_nearest_try(&nearest, gp_config_options[i].variable);
+	report.error.next = nearest.name;
 	report_fn(arg, &report);
 }
 

@@ -134,6 +134,10 @@ class Completions(unittest.TestCase):
         self.assertNotIn("map", offered(shell, "gpupool-stat", "list", ""))
 
     @each_shell
+    def test_every_command_is_offered_after_help(self, shell):
+        self.assertLessEqual(commands(), offered(shell, "gpupool-stat", "help", ""))
+
+    @each_shell
     def test_every_option_is_offered_by_some_command(self, shell):
         found = offered(shell, "gpupool-stat", "--")
         for command in commands():

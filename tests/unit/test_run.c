@@ -161,7 +161,8 @@ static const struct {
 } bad_usage[] = {
 	{{NULL}, "there is no CMD to start"},
 	{{"--"}, "there is no CMD to start"},
-	{{"--limt=4G", "true"}, "there is no option '--limt=4G'"},
+	{{"--limt=4G", "true"}, "there is no option '--limt=4G'; did you mean '--limit'?\n"},
+	{{"--zzz", "true"}, "there is no option '--zzz'.\n"},
 	{{"--l=4G", "true"}, "there is no option '--l=4G'"},
 	{{"-x", "true"}, "there is no option '-x'"},
 	{{"-qx", "true"}, "there is no option '-x'"},

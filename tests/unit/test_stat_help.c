@@ -24,6 +24,25 @@ START_TEST(every_command_has_help_of_at_most_80_columns)
 }
 END_TEST
 
+START_TEST(the_command_help_prints_the_same_as_the_option)
+{
+	char names[STAT_COMMANDS_MAX][16], help[STAT_CATCH_SIZE];
+	int n = stat_find_commands(names);
+
+	ck_assert_int_eq(STAT("--help"), 0);
+	strcpy(help, stat_out);
+	ck_assert_int_eq(STAT("help"), 0);
+	ck_assert_str_eq(stat_out, help);
+	for (int i = 0; i < n; i++) {
+		ck_assert_int_eq(STAT(names[i], "--help"), 0);
+		strcpy(help, stat_out);
+		ck_assert_int_eq(STAT("help", names[i]), 0);
+		ck_assert_str_eq(stat_out, help);
+		ck_assert_str_eq(stat_err, "");
+	}
+}
+END_TEST
+
 /* The summary stands beside the usage or, if that is long, below it. */
 START_TEST(command_summaries_stand_in_one_column_of_the_help)
 {
@@ -46,6 +65,7 @@ END_TEST
 static void add(TCase *tc)
 {
 	tcase_add_test(tc, every_command_has_help_of_at_most_80_columns);
+	tcase_add_test(tc, the_command_help_prints_the_same_as_the_option);
 	tcase_add_test(tc, command_summaries_stand_in_one_column_of_the_help);
 }
 

@@ -32,6 +32,7 @@ static const struct {
 	{{"convert", "1", "--to=folded", "--watch=1"}, "convert does not take --watch: it writes one file.\n"},
 	{{"report", "1", "--watch=1"}, "report does not take --watch: it writes one file.\n"},
 	{{"export", "--watch=1"}, "export does not take --watch: it asks the processes at each HTTP request.\n"},
+	{{"help", "--watch=1"}, "help does not take --watch: it only prints a text.\n"},
 	{{"replay", "x", "--watch=1"}, "replay does not take --watch: it reads a file, which does not change.\n"},
 	{{"advise", "x", "--watch=1"},
 		"advise does not take --watch: it advises once, on a file or on the counters so far.\n"},

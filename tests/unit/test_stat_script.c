@@ -108,8 +108,8 @@ static const struct {
 	{{"check", "--crit=total=x"}, "--crit: 'total=x' is not a level.\n", 3},
 	{{"check", "--crit=ooms=5%"}, "--crit: 'ooms=5%' is not a level.\n", 3},
 	{{"check", "--crit="}, "", 3},
-	{{"check", "--frob"}, "there is no option '--frob'.\n", 3},
-	{{"--frob", "check"}, "there is no option '--frob'.\n", 3},
+	{{"check", "--zzz"}, "there is no option '--zzz'.\n", 3},
+	{{"--zzz", "check"}, "there is no option '--zzz'.\n", 3},
 	{{"--timeout", "x", "check"}, "--timeout: 'x' is not a number of seconds from 0.001 to 86400.\n", 3},
 	{{"check", "x"}, "'x' is neither a command nor a process id.\n", 3},
 };

@@ -23,9 +23,9 @@ _gpupool_stat() {
 	local words
 	case $word in
 	-*) words=$(_gpupool_options gpupool-stat $command) ;;
-	*) words=$(gpupool-stat list -q 2>/dev/null) ;;
+	*) words=$([ "$command" = help ] || gpupool-stat list -q 2>/dev/null) ;;
 	esac
-	if [ -z "$command" ]; then
+	if [ -z "$command" ] || [ "$command" = help ]; then
 		words="$words $(_gpupool_stat_commands)"
 	fi
 	mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")

@@ -25,6 +25,7 @@ end
 
 complete -c gpupool-stat -f
 complete -c gpupool-stat -n 'not __gpupool_stat_command' -a '(__gpupool_stat_commands)'
+complete -c gpupool-stat -n 'contains -- (__gpupool_stat_command) help' -a '(__gpupool_stat_commands)'
 complete -c gpupool-stat -n 'not string match -q -- "-*" (commandline -ct)' -a '(gpupool-stat list -q 2>/dev/null)'
 complete -c gpupool-stat -n 'string match -q -- "-*" (commandline -ct)' -a '(__gpupool_options gpupool-stat (__gpupool_stat_command))'
 complete -c gpupool-stat -n 'contains -- (__gpupool_stat_command) advise replay convert report' -F

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "common/config.h"
+#include "common/nearest.h"
 #include "run_compare.h"
 #include "run_doctor.h"
 #include "run_pools.h"
@@ -141,6 +142,19 @@ static enum run_status set_option(enum gp_option option, const char *value)
 	return RUN_OK;
 }
 
+/* Returns the long option that a mistyped word was probably meant to be, or NULL. */
+static const char *nearest_option(const char *word)
+{
+	struct option options[OWN_OPTIONS + GP_OPTION_COUNT + 1];
+	struct gp_nearest nearest;
+
+	fill_options(options);
+	gp_nearest_init_word(&nearest, word + strspn(word, "-"));
+	for (size_t i = 0; options[i].name; i++)
+		gp_nearest_try(&nearest, options[i].name);
+	return nearest.name;
+}
+
 /*
  * Reports an option that getopt_long() refused. Within a group of single letters word may be another argument, so the
  * message names the letter.
@@ -148,6 +162,7 @@ static enum run_status set_option(enum gp_option option, const char *value)
 static enum run_status refuse_option(int kind, const char *word)
 {
 	static const char next[] = "gpupool-run --help lists the options; those of CMD follow CMD.";
+	const char *nearest = nearest_option(word);
 
 	if (kind == ':')
 		run_error(next, "option '%s' needs a value.", word);
@@ -155,6 +170,8 @@ static enum run_status refuse_option(int kind, const char *word)
 		run_error(next, "there is no option '-%c'.", optopt);
 	else if (optopt)
 		run_error(next, "option '%s' takes no value.", word);
+	else if (nearest)
+		run_error(next, "there is no option '%s'; did you mean '--%s'?", word, nearest);
 	else
 		run_error(next, "there is no option '%s'.", word);
 	return RUN_USAGE;

@@ -33,6 +33,16 @@ struct words {
 
 static const char next_help[] = "gpupool-stat --help";
 
+static void refuse_unknown(const char *word)
+{
+	const char *nearest = stat_option_nearest(word);
+
+	if (nearest)
+		stat_error(next_help, "there is no option '%s'; did you mean '--%s'?", word, nearest);
+	else
+		stat_error(next_help, "there is no option '%s'.", word);
+}
+
 static bool refuse_option(int kind, const char *word)
 {
 	if (kind == ':')
@@ -42,7 +52,7 @@ static bool refuse_option(int kind, const char *word)
 	else if (optopt)
 		stat_error(next_help, "option '%s' takes no value.", word);
 	else
-		stat_error(next_help, "there is no option '%s'.", word);
+		refuse_unknown(word);
 	return false;
 }
 
@@ -135,6 +145,10 @@ static bool take_operands(struct words *words, char **texts, size_t n)
 		words->options.file = texts[0];
 		return true;
 	}
+	if (operands == STAT_OPERAND_COMMAND) {
+		take_words(words, texts, n);
+		return true;
+	}
 	if (operands == STAT_OPERAND_VERB)
 		return take_verb(words, texts, n);
 	if (operands == STAT_OPERAND_PID_WORDS && n) {
@@ -151,20 +165,6 @@ static bool parse(struct words *words, int argc, char **argv)
 	if (optind < argc && (argv[optind][0] < '0' || argv[optind][0] > '9'))
 		words->name = argv[optind++];
 	return take_operands(words, argv + optind, (size_t)(argc - optind));
-}
-
-static const struct stat_command *find_command(const char *name)
-{
-	const struct stat_command *command = stat_commands;
-
-	if (!name)
-		return command;
-	while (command->name && strcmp(command->name, name) != 0)
-		command++;
-	if (command->name)
-		return command;
-	stat_error(next_help, "there is no command '%s'.", name);
-	return NULL;
 }
 
 static bool check_options(const struct stat_command *command, const struct words *words, const char *next)
@@ -191,6 +191,10 @@ static bool check_operands(const struct stat_command *command, const struct word
 	}
 	if (command->operands == STAT_OPERAND_PIDS_FILE && words->n_files > 1) {
 		stat_error(next, "%s takes process ids, or one file.", command->name);
+		return false;
+	}
+	if (command->operands == STAT_OPERAND_COMMAND && words->n_words > 1) {
+		stat_error(next, "%s takes the name of one command.", command->name);
 		return false;
 	}
 	if (command->operands == STAT_OPERAND_PID_WORDS &&
@@ -226,7 +230,7 @@ static enum stat_exit run(struct words *words)
 		stat_help();
 		return STAT_OK;
 	}
-	command = find_command(words->name);
+	command = stat_commands_find(words->name);
 	if (!command)
 		return STAT_USAGE;
 	if (words->options.wants_help) {

@@ -4,7 +4,9 @@
 #include "stat_commands.h"
 
 #include <stdint.h>
+#include <string.h>
 
+#include "common/nearest.h"
 #include "tools/answer/stat_stack.h"
 #include "tools/convert/convert.h"
 #include "tools/export/stat_export.h"
@@ -29,3 +31,23 @@ const struct stat_command stat_commands[] = {
 #include "commands.def"
 	{NULL},
 };
+
+const struct stat_command *stat_commands_find(const char *name)
+{
+	const struct stat_command *command = stat_commands;
+	struct gp_nearest nearest;
+
+	if (!name)
+		return command;
+	gp_nearest_init_word(&nearest, name);
+	for (; command->name; command++) {
+		if (strcmp(command->name, name) == 0)
+			return command;
+		gp_nearest_try(&nearest, command->name);
+	}
+	if (nearest.name)
+		stat_error("gpupool-stat --help", "there is no command '%s'; did you mean '%s'?", name, nearest.name);
+	else
+		stat_error("gpupool-stat --help", "there is no command '%s'.", name);
+	return NULL;
+}

@@ -9,6 +9,9 @@
 /* All commands. The list ends with a row without a name; the first is the default. */
 extern const struct stat_command stat_commands[];
 
+/* Returns the command of that name, NULL: the default. Returns NULL after a message if there is none. */
+const struct stat_command *stat_commands_find(const char *name);
+
 #define COMMAND(name, functions, ...) functions
 #define ASKS
 #define RUNS(function) enum stat_exit function(const struct stat_command *command, const struct stat_options *options);

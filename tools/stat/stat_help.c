@@ -36,7 +36,7 @@ void stat_help(void)
 	     "changes a process then requires that there is only one.\n");
 	stat_option_print_help(
 		STAT_TAKES_REPEAT | STAT_TAKES_JSON | STAT_TAKES_TIMEOUT | STAT_TAKES_HELP | STAT_TAKES_VERSION);
-	puts("\ngpupool-stat COMMAND --help lists the options of a command. See gpupool-stat(1).");
+	puts("\ngpupool-stat help COMMAND lists the options of a command. See gpupool-stat(1).");
 }
 
 void stat_help_command(const struct stat_command *command)
@@ -44,4 +44,17 @@ void stat_help_command(const struct stat_command *command)
 	printf("usage: gpupool-stat %s [options]%s%s\n\n%c%s.\n\n", command->name, *command->synopsis ? " " : "",
 		command->synopsis, toupper(command->help[0]), command->help + 1);
 	stat_option_print_help(stat_command_takes(command) & ~(unsigned)STAT_TAKES_VERSION);
+}
+
+enum stat_exit stat_help_run(const struct stat_command *command, const struct stat_options *options)
+{
+	const struct stat_command *other = stat_commands_find(options->words[0]);
+
+	if (!other)
+		return STAT_USAGE;
+	if (options->n_words)
+		stat_help_command(other);
+	else
+		stat_help();
+	return STAT_OK;
 }

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/nearest.h"
 #include "common/size.h"
 #include "tools/answer/stat_group.h"
 #include "tools/replay/replay_holders.h"
@@ -178,6 +179,16 @@ int stat_option_of(int key)
 bool stat_option_take(struct stat_options *options, int option, const char *value)
 {
 	return rows[option].take((char *)options + rows[option].member, value);
+}
+
+const char *stat_option_nearest(const char *word)
+{
+	struct gp_nearest nearest;
+
+	gp_nearest_init_word(&nearest, word + strspn(word, "-"));
+	for (int i = 0; i < STAT_N_OPTIONS; i++)
+		gp_nearest_try(&nearest, rows[i].name);
+	return nearest.name;
 }
 
 void stat_option_name(char text[static STAT_OPTION_NAME_MAX], int option)

@@ -26,6 +26,9 @@ int stat_option_of(int key);
 /* Stores the value of an option; value: NULL for an option without one. Returns false after a message. */
 bool stat_option_take(struct stat_options *options, int option, const char *value);
 
+/* Returns the long name that a mistyped word such as "--limt=8GiB" was probably meant to be, or NULL. */
+const char *stat_option_nearest(const char *word);
+
 /* Writes "-q" or, for an option without a letter, "--check". */
 void stat_option_name(char text[static STAT_OPTION_NAME_MAX], int option);
 
