@@ -156,6 +156,49 @@ START_TEST(answers_of_several_processes_are_labelled_with_their_pids)
 }
 END_TEST
 
+#define DEVICE(index, uuid, used, total)                                                         \
+	"{\"index\":" #index ",\"uuid\":\"GPU-" #uuid "-0\",\"device_total_bytes\":17179869184," \
+	"\"device_free_bytes\":8589934592,\"used_bytes\":" #used ",\"cached_bytes\":1073741824," \
+	"\"total_bytes\":" #total "}"
+#define STATUS_OF(command, devices) \
+	"{\"schema\":\"gpupool.status/1\",\"command\":\"" command "\",\"devices\":[" devices "]}"
+
+/* The processes number the first device differently, and two devices have the number 0. */
+START_TEST(several_processes_without_arguments_are_one_table_with_the_sum_of_each_device)
+{
+	peer_start(PEER_ANSWERS, STATUS_OF("one", DEVICE(0, 11111111, 1073741824, 2147483648)));
+	peer_start(PEER_ANSWERS,
+		STATUS_OF("two", DEVICE(1, 11111111, 2147483648, 3221225472) "," DEVICE(0, 22222222, 0, 1073741824)));
+	peer_start(PEER_ANSWERS, STATUS_OF("three", ""));
+	ck_assert_int_eq(STAT(NULL), 0);
+	stat_check_in(stat_out, "PID  USER  DEVICE              USED    CACHED     TOTAL  COMMAND\n");
+	stat_check_in(stat_out, "  root  0 GPU-11111111  1.00 GiB  1.00 GiB  2.00 GiB  one\n");
+	stat_check_in(stat_out, "  root  0 GPU-11111111  2.00 GiB  1.00 GiB  3.00 GiB  two\n");
+	stat_check_in(stat_out, "all        0 GPU-11111111  3.00 GiB  2.00 GiB  5.00 GiB  8.00 GiB free of 16.0 GiB\n");
+	stat_check_in(stat_out, "  root  0 GPU-22222222       0 B  1.00 GiB  1.00 GiB  two\n");
+	stat_check_in(stat_out, "all        0 GPU-22222222       0 B  1.00 GiB  1.00 GiB  8.00 GiB free of 16.0 GiB\n");
+	stat_check_in(stat_out, "  root  -                      -         -         -  three\n");
+	ck_assert_int_le(strstr(stat_out, "COMMAND") - stat_out, 72); /* the last column is cut on a terminal */
+	ck_assert_int_eq(STAT("--watch=0.01", "--count=1"), 0);
+	stat_check_in(stat_out, " 5.00 GiB  8.00 GiB free of 16.0 GiB\n");
+	ck_assert_int_eq(STAT("status"), 0);
+	stat_check_in(stat_out, "  three\n");
+	stat_check_in(stat_out, "  peak ");
+}
+END_TEST
+
+/* Otherwise an answer could make the table as long as it likes. */
+START_TEST(devices_that_a_process_cannot_have_are_not_in_the_table_of_processes)
+{
+	peer_start(PEER_ANSWERS, STATUS_OF("bad", "{},7,{\"index\":-1},{\"index\":99}," DEVICE(
+							  0, 1, 512, 512) "," DEVICE(0, 1, 512, 512)));
+	peer_start(PEER_ANSWERS, STATUS_OF("one", DEVICE(0, 1, 512, 512)));
+	ck_assert_int_eq(STAT(NULL), 0);
+	stat_check_in(stat_out, "all        0       1.00 KiB  2.00 GiB  1.00 KiB  8.00 GiB free of 16.0 GiB\n");
+	ck_assert_ptr_null(strstr(stat_out, " - "));
+}
+END_TEST
+
 START_TEST(json_of_one_named_process_is_its_unchanged_answer)
 {
 	pid_t pid = peer_start(PEER_ANSWERS, NULL);
@@ -597,6 +640,8 @@ static void add(TCase *tc)
 	tcase_add_test(tc, status_shows_all_counters_within_80_columns);
 	tcase_add_loop_test(tc, each_command_prints_its_screen, 0, LENGTH(screens));
 	tcase_add_test(tc, list_has_a_line_for_each_process);
+	tcase_add_test(tc, several_processes_without_arguments_are_one_table_with_the_sum_of_each_device);
+	tcase_add_test(tc, devices_that_a_process_cannot_have_are_not_in_the_table_of_processes);
 	tcase_add_test(tc, answers_of_several_processes_are_labelled_with_their_pids);
 	tcase_add_test(tc, json_of_one_named_process_is_its_unchanged_answer);
 	tcase_add_test(tc, a_stopped_process_does_not_suppress_the_answers_of_others);

@@ -17,6 +17,7 @@ struct stat_options {
 	const char *file;                  /* of commands that read a file: its name, as typed */
 	const char *words[STAT_WORDS_MAX]; /* of commands with a verb: the words beside the process id */
 	size_t n_words;
+	bool is_overview; /* neither a command nor a process was named */
 
 #define OPTION(id, name, letter, type, member, function, value, help) type member;
 #include "options.def"

@@ -233,6 +233,7 @@ static enum stat_exit run(struct words *words)
 	command = stat_commands_find(words->name);
 	if (!command)
 		return STAT_USAGE;
+	words->options.is_overview = !words->name && !words->options.n_pids;
 	if (words->options.wants_help) {
 		stat_help_command(command);
 		return STAT_OK;

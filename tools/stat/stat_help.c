@@ -32,7 +32,8 @@ void stat_help(void)
 	     "Shows and controls the GPU memory of programs that run with gpupool.\n");
 	for (const struct stat_command *c = stat_commands; c->name; c++)
 		print_command(c, c == stat_commands);
-	puts("\nWithout a PID: all your processes, or as root those of all users. A command that\n"
+	puts("\nWithout any argument: the status of the only process, or one table of several.\n"
+	     "Without a PID: all your processes, or as root those of all users. A command that\n"
 	     "changes a process then requires that there is only one.\n");
 	stat_option_print_help(
 		STAT_TAKES_REPEAT | STAT_TAKES_JSON | STAT_TAKES_TIMEOUT | STAT_TAKES_HELP | STAT_TAKES_VERSION);

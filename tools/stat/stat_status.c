@@ -12,7 +12,9 @@
 
 #include "common/size.h"
 #include "tools/ask/stat_report.h"
+#include "tools/ask/stat_watch.h"
 #include "tools/text/stat_text.h"
+#include "stat_overview.h"
 #include "stat_query.h"
 #include "stat_show.h"
 
@@ -355,14 +357,38 @@ void stat_status_show(const struct stat_process *process, const struct stat_opti
 	print_callers(json_object_get(process->reply, "callers"));
 }
 
+struct shown {
+	const struct stat_command *command;
+	const struct stat_options *options;
+};
+
+/* Shows the only process in full, or several in one table. */
+static enum stat_exit show_overview(void *arg, struct stat_survey *survey)
+{
+	const struct shown *shown = arg;
+	size_t n = 0;
+
+	for (size_t i = 0; i < survey->n_processes; i++)
+		n += survey->processes[i].reply != NULL;
+	if (n > 1)
+		stat_overview_show(survey);
+	else
+		stat_command_show(survey, shown->command, shown->options);
+	return stat_report_errors(survey, shown->options);
+}
+
 enum stat_exit stat_status_run(const struct stat_command *command, const struct stat_options *options)
 {
 	struct stat_question question = stat_command_question(command, options, "status\n");
+
+	struct shown shown = {command, options};
 
 	if (options->query || options->format)
 		return stat_query_run(&question, options, STAT_QUERY_DEVICES);
 	/* To add up the blocks of each caller, the process must look at all of them, which is too much to repeat. */
 	if (!options->watch_ms)
-		return stat_command_ask(command, options, "status callers\n");
-	return stat_command_read(command, options);
+		question.request = "status callers\n";
+	if (options->is_overview && !options->is_json)
+		return stat_watch(&question, options, show_overview, &shown);
+	return stat_command_ask(command, options, question.request);
 }

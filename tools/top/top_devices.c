@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { AXIS = 10, EIGHTHS = 8, NAME_MAX_BYTES = 48, UUID_SHORT = 12 };
+enum { AXIS = 10, EIGHTHS = 8, NAME_MAX_BYTES = STAT_DEVICE_NAME_MAX + 8 };
 
 static uint64_t bytes_of(const struct top_device *device, enum stat_part part)
 {
@@ -34,7 +34,7 @@ enum { N_PARTS_IN_ORDER = sizeof(parts_in_order) / sizeof(parts_in_order[0]) };
 /* Returns the size that the whole bar stands for: that of the device or, if unknown, all memory that is held. */
 static double whole_of(const struct top_device *device)
 {
-	double held = (double)device->held_bytes, total = (double)device->total_bytes;
+	double held = (double)device->held_bytes, total = (double)device->is.total_bytes;
 
 	return total > held ? total : held > 0 ? held : 1;
 }
@@ -92,9 +92,10 @@ static int draw_number(
 /* Writes "device 0" or, if two devices have this number, "device 0 GPU-1a2b3c4d". */
 static void write_name(char name[static NAME_MAX_BYTES], const struct top_device *device)
 {
-	size_t n = device->has_namesake ? stat_cut(device->uuid, UUID_SHORT) : 0;
+	char text[STAT_DEVICE_NAME_MAX];
 
-	snprintf(name, NAME_MAX_BYTES, "device %" PRIu64 "%s%.*s", device->index, n ? " " : "", (int)n, device->uuid);
+	stat_device_name(text, &device->is, device->has_namesake);
+	snprintf(name, NAME_MAX_BYTES, "device %s", text);
 }
 
 void top_devices_bar(const struct top_screen *screen, const struct top_device *device, int row, bool has_numbers)
@@ -104,8 +105,8 @@ void top_devices_bar(const struct top_screen *screen, const struct top_device *d
 
 	write_name(name, device);
 	stat_bytes(held, device->held_bytes);
-	if (device->total_bytes)
-		stat_bytes(total, device->total_bytes);
+	if (device->is.total_bytes)
+		stat_bytes(total, device->is.total_bytes);
 	snprintf(text, sizeof(text), " %s of %s", held, total);
 	right = screen->columns - (int)strlen(text);
 	column = top_screen_put(screen, row, 0, screen->columns, TOP_BOLD, name) + 1;

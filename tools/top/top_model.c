@@ -98,29 +98,20 @@ static void take_row(struct top_row *row, const struct stat_process *process, co
 		read_reply(row);
 }
 
-static bool is_device(const struct top_device *device, const char *uuid, uint64_t index, uint64_t total)
-{
-	return !strcmp(device->uuid, uuid) && (*uuid || (device->index == index && device->total_bytes == total));
-}
-
 static struct top_device *find_device(struct top_model *model, const json_t *answer)
 {
-	uint64_t index = stat_reply_u64_or_0(answer, "index");
-	uint64_t total = stat_reply_u64_or_0(answer, "device_total_bytes");
-	const char *text = json_string_value(json_object_get(answer, "uuid"));
 	struct top_device *device = model->devices, *end = device + model->n_devices;
-	char uuid[TOP_UUID_MAX];
+	struct stat_device wanted;
 
-	stat_clean(uuid, sizeof(uuid), text ? text : "");
-	while (device < end && !is_device(device, uuid, index, total))
+	stat_device_read(&wanted, answer);
+	while (device < end && !stat_device_is_same(&device->is, &wanted))
 		device++;
 	if (device < end)
 		return device;
 	if (model->n_devices == TOP_DEVICES_MAX)
 		return NULL;
 	model->n_devices++;
-	*device = (struct top_device){.index = index, .total_bytes = total, .free_bytes = UINT64_MAX};
-	strcpy(device->uuid, uuid);
+	*device = (struct top_device){.is = wanted, .free_bytes = UINT64_MAX};
 	return device;
 }
 
@@ -137,7 +128,7 @@ static void add_device(struct top_model *model, const json_t *answer)
 
 	if (!device)
 		return;
-	device->index = device->is_seen && device->index < index ? device->index : index;
+	device->is.index = device->is_seen && device->is.index < index ? device->is.index : index;
 	device->is_seen = true;
 	add(&device->used_bytes, answer, "used_bytes");
 	add(&device->cached_bytes, answer, "cached_bytes");
@@ -161,8 +152,8 @@ static void end_device(struct top_device *device)
 {
 	uint64_t taken = 0;
 
-	if (device->free_bytes <= device->total_bytes)
-		taken = device->total_bytes - device->free_bytes;
+	if (device->free_bytes <= device->is.total_bytes)
+		taken = device->is.total_bytes - device->free_bytes;
 	device->outside_bytes = taken > device->held_bytes ? taken - device->held_bytes : 0;
 	device->history[device->n_samples++ % TOP_HISTORY] =
 		(struct top_sample){.used_bytes = device->used_bytes, .held_bytes = device->held_bytes};
@@ -172,17 +163,15 @@ static int compare_devices(const void *a, const void *b)
 {
 	const struct top_device *one = a, *other = b;
 
-	if (one->index != other->index)
-		return one->index < other->index ? -1 : 1;
-	return strcmp(one->uuid, other->uuid);
+	return stat_device_compare(&one->is, &other->is);
 }
 
 /* Marks devices that have the same number. They are neighbours, because the devices are sorted. */
 static void find_namesakes(struct top_device *devices, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		devices[i].has_namesake = (i && devices[i - 1].index == devices[i].index) ||
-					  (i + 1 < n && devices[i + 1].index == devices[i].index);
+		devices[i].has_namesake = (i && devices[i - 1].is.index == devices[i].is.index) ||
+					  (i + 1 < n && devices[i + 1].is.index == devices[i].is.index);
 }
 
 static void take_devices(struct top_model *model)

@@ -7,6 +7,7 @@
  * that does not answer keeps its last answer, and has an error beside it.
  */
 
+#include "tools/answer/stat_device.h"
 #include "tools/ask/stat_options.h"
 #include "tools/ask/stat_survey.h"
 #include "tools/text/stat_text.h"
@@ -16,7 +17,6 @@ enum {
 	TOP_HISTORY = 1024, /* samples */
 	TOP_COMMAND_MAX = 512,
 	TOP_LABELS_MAX = 64,
-	TOP_UUID_MAX = 64,
 	TOP_FILTER_MAX = 48,
 };
 
@@ -25,13 +25,11 @@ struct top_sample {
 };
 
 /*
- * Processes may number devices differently. The lowest number that any process gives to a device is shown. Devices are
- * distinguished by their uuids or, if these are unknown, by numbers and sizes.
+ * Processes may number devices differently. The lowest number that any process gives to a device is shown.
  */
 struct top_device {
-	char uuid[TOP_UUID_MAX];     /* "": unknown */
-	bool has_namesake;           /* another device is shown with that number */
-	uint64_t index, total_bytes; /* 0: unknown */
+	struct stat_device is;
+	bool has_namesake; /* another device is shown with that number */
 	uint64_t used_bytes, cached_bytes, pending_bytes, returning_bytes, held_bytes, outside_bytes;
 	uint64_t free_bytes; /* UINT64_MAX: unknown */
 	bool is_seen;
