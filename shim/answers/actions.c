@@ -14,6 +14,7 @@
 #include "debug_answer.h"
 #include "map.h"
 #include "pool/pool_control.h"
+#include "pool/pool_query.h"
 #include "region_answer.h"
 #include "shim/backend/backend_supply.h"
 #include "shim/base/clock.h"
@@ -266,14 +267,19 @@ struct reclaim {
 	int device; /* -1: all devices */
 	bool is_pinned;
 	uint64_t released_bytes;
+	struct gp_stats left; /* of these pools, afterwards */
 };
 
 static void reclaim_pool(void *arg, struct gp_pool *pool)
 {
 	struct reclaim *reclaim = arg;
 
+	struct gp_stats stats;
+
 	gp_record(pool, RECLAIM, 0);
 	reclaim->released_bytes += gp_pool_reclaim(pool);
+	gp_pool_stats(pool, &stats);
+	gp_stats_add(&reclaim->left, &stats);
 }
 
 static void reclaim_context(void *arg, struct gp_context *context)
@@ -304,17 +310,22 @@ static int answer_reclaim(int argc, char **argv, struct gp_json *out)
 	gp_context_each(reclaim_context, &reclaim);
 	gp_ctl_answer_begin(out, GP_CTL_reclaim);
 	gp_json_u64(out, "released_bytes", reclaim.released_bytes);
+	gp_json_u64(out, "used_bytes", reclaim.left.used_bytes);
+	gp_json_u64(out, "cached_bytes", reclaim.left.cached_bytes);
+	gp_json_u64(out, "pending_bytes", reclaim.left.pending_bytes);
+	gp_json_u64(out, "returning_bytes", reclaim.left.returning_bytes);
 	gp_json_object_end(out);
 	return 0;
 }
 
 static int answer_defer(int argc, char **argv, struct gp_json *out)
 {
-	bool is_on = strcmp(argv[1], "on") == 0;
+	bool is_on = argc > 1 && strcmp(argv[1], "on") == 0;
 
-	if (!is_on && strcmp(argv[1], "off") != 0)
-		return gp_ctl_error(out, GP_CTL_USAGE, "usage: defer on | off");
-	gp_scope_defer_explicitly(is_on);
+	if (argc > 1 && !is_on && strcmp(argv[1], "off") != 0)
+		return gp_ctl_error(out, GP_CTL_USAGE, "usage: defer [on | off]");
+	if (argc > 1)
+		gp_scope_defer_explicitly(is_on);
 	gp_ctl_answer_begin(out, GP_CTL_defer);
 	gp_json_u64(out, "scopes", atomic_load(&gp_scope_defers));
 	gp_json_object_end(out);

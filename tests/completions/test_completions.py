@@ -151,9 +151,9 @@ class Completions(unittest.TestCase):
 
     @each_shell
     def test_watch_is_offered_only_for_commands_that_read(self, shell):
-        for command in ("check", "config", "metrics", "stacks", "status", "top"):
+        for command in ("check", "config", "defer", "metrics", "stacks", "status", "top"):
             self.assertIn("--watch", offered(shell, "gpupool-stat", command, "--"))
-        for command in ("advise", "defer", "export", "reclaim", "replay"):
+        for command in ("advise", "export", "reclaim", "replay"):
             self.assertNotIn("--watch", offered(shell, "gpupool-stat", command, "--"))
 
     @each_shell

@@ -190,9 +190,27 @@ START_TEST(free_now_waits_for_the_GPU_and_reclaim_does_not)
 }
 END_TEST
 
+/* The answer to "reclaim" says what stays, in the terms of "status". */
+static void check_reclaim(void)
+{
+	static const char *const keys[] = {"used_bytes", "cached_bytes", "pending_bytes", "returning_bytes"};
+	uint64_t left[LENGTH(keys)];
+	const char *answer = play_ask("reclaim");
+
+	for (size_t i = 0; i < LENGTH(keys); i++)
+		left[i] = play_number(answer, keys[i]);
+	ck_assert_uint_ge(left[0], 2 * MIB);
+	answer = play_ask("status");
+	for (size_t i = 0; i < LENGTH(keys); i++)
+		ck_assert_uint_eq(play_number(answer, keys[i]), left[i]);
+}
+
 static void raise_limit(const char *name)
 {
-	const char *answer = play_ask("limit");
+	const char *answer;
+
+	check_reclaim();
+	answer = play_ask("limit");
 
 	ck_assert_uint_eq(play_number(answer, "limit_bytes"), 64 * MIB);
 	answer = play_ask("limit set 0=12.5%");
@@ -234,8 +252,10 @@ static void defer_by_requests(const char *name)
 	ck_assert_uint_eq(play_number(play_ask("defer on"), "scopes"), 1);
 	ck_assert_uint_eq(play_number(play_ask("defer on"), "scopes"), 1);
 	ck_assert_uint_eq(play_number(play_ask("status"), "defer_scopes"), 1);
+	ck_assert_uint_eq(play_number(play_ask("defer"), "scopes"), 1);
 	ck_assert_uint_eq(play_number(play_ask("defer off"), "scopes"), 0);
 	ck_assert_uint_eq(play_number(play_ask("defer off"), "scopes"), 0);
+	ck_assert_uint_eq(play_number(play_ask("defer"), "scopes"), 0);
 	ck_assert_ptr_nonnull(strstr(play_ask("defer maybe"), "\"reason\":\"usage\""));
 	ck_assert_uint_eq(play_number(play_ask("defer on"), "scopes"), 1);
 }

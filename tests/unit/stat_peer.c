@@ -116,16 +116,18 @@ static const struct {
 	{"stacks on 8 sample=2",
 		"{\"schema\":\"gpupool.stacks/1\",\"is_on\":true,\"depth\":8,\"sample\":2,\"sites\":3}"},
 	{"reclaim", "{\"schema\":\"gpupool.reclaim/1\",\"released_bytes\":1}"},
-	{"reclaim 0", "{\"schema\":\"gpupool.reclaim/1\",\"released_bytes\":2}"},
+	{"reclaim 0", "{\"schema\":\"gpupool.reclaim/1\",\"released_bytes\":0,\"used_bytes\":805306368,"
+		      "\"cached_bytes\":2097152,\"pending_bytes\":4096,\"returning_bytes\":512}"},
 	{"reclaim pinned", "{\"schema\":\"gpupool.reclaim/1\",\"released_bytes\":3}"},
 	{"reclaim 0 pinned", "{\"schema\":\"gpupool.reclaim/1\",\"released_bytes\":4}"},
 	{"limit", "{\"schema\":\"gpupool.limit/1\",\"devices\":[{\"index\":0,\"limit_bytes\":null,"
 		  "\"total_bytes\":0},{\"index\":11,\"limit_bytes\":8589934592,\"total_bytes\":"
 		  "1291845632}],\"pinned\":{\"limit_bytes\":null,\"total_bytes\":512}}"},
-	{"limit set 0=1GiB", "{\"schema\":\"gpupool.limit/1\",\"released_bytes\":0,\"devices\":[{\"index\":0,"
-			     "\"limit_bytes\":1073741824,\"total_bytes\":0}]}"},
+	{"limit set 0=1GiB", "{\"schema\":\"gpupool.limit/1\",\"released_bytes\":2097152,\"devices\":[{\"index\":0,"
+			     "\"limit_bytes\":1073741824,\"total_bytes\":1610612736}]}"},
 	{"limit set pinned 5%",
 		"{\"schema\":\"gpupool.limit/1\",\"pinned\":{\"limit_bytes\":1024,\"total_bytes\":512}}"},
+	{"defer", "{\"schema\":\"gpupool.defer/1\",\"scopes\":1}"},
 	{"defer on", "{\"schema\":\"gpupool.defer/1\",\"scopes\":2}"},
 	{"defer off", "{\"schema\":\"gpupool.defer/1\",\"scopes\":0}"},
 	{"region", "{\"schema\":\"gpupool.region/1\",\"regions\":[{\"name\":\"forward pass\",\"device\":0,"

@@ -91,9 +91,13 @@ static const struct {
 				"and 2 more\n"},
 	{{"blocks", "--max=0"}, "3 blocks, 2.00 MiB\nand 3 more\n"},
 	{{"reclaim"}, "gave 1 B back to the driver\n"},
-	{{"reclaim", "--device=0"}, "gave 2 B back to the driver (device 0)\n"},
+	{{"reclaim", "--device=0"}, "gave nothing back to the driver (device 0)\n"
+				    "  2.00 MiB stays cached, in driver allocations with used blocks\n"
+				    "  4.00 KiB is pending: the GPU may still use it\n"
+				    "  512 B is on its way to the driver\n"
+				    "  768 MiB is used by the program\n"},
 	{{"reclaim", "--pinned"}, "gave 3 B of pinned memory back to the driver\n"},
-	{{"reclaim", "--pinned", "--device", "0"}, "gave 4 B of pinned memory back to the driver\n"},
+	{{"reclaim", "--pinned", "--device", "0"}, "gave 4 B of pinned memory back to the driver (device 0)\n"},
 	{{"--pinned", "reclaim", "--json"}, "{\"schema\":\"gpupool.reclaim/1\",\"released_bytes\":3}\n"},
 	{{"--version"}, "gpupool-stat " GPUPOOL_VERSION "\n"},
 };

@@ -16,10 +16,14 @@ static const struct {
 			   "0           none       0 B\n"
 			   "11      8.00 GiB  1.20 GiB\n"
 			   "pinned      none     512 B\n"},
-	{{"limit", "set", "0=1GiB"}, "DEVICE     LIMIT  TOTAL\n"
-				     "0       1.00 GiB    0 B\n"},
+	{{"limit", "set", "0=1GiB"}, "DEVICE     LIMIT     TOTAL\n"
+				     "0       1.00 GiB  1.50 GiB\n"
+				     "gave 2.00 MiB back to the driver\n"
+				     "device 0: 512 MiB above the limit; the driver is asked for no more until the "
+				     "program frees that much\n"},
 	{{"limit", "set", "--pinned", "5%"}, "DEVICE     LIMIT  TOTAL\n"
 					     "pinned  1.00 KiB  512 B\n"},
+	{{"defer"}, "flushes are deferred by 1 scope\n"},
 	{{"defer", "on"}, "flushes are deferred by 2 scopes\n"},
 	{{"defer", "off"}, "flushes are not deferred\n"},
 	{{"region"}, "DEVICE   USED    CACHED  PENDING     TOTAL  HITS  MISSES  REGION\n"
@@ -53,9 +57,8 @@ static const struct {
 	{{"limit", "set", "0"}, "limit: '0' "},
 	{{"limit", "set", "--pinned", "0=8G"}, "limit: '0=8G' is not a size."},
 	{{"limit", "set", "8G", "x"}, "'x' is neither a command nor a process id."},
-	{{"defer"}, "defer takes [PID] on | off."},
-	{{"defer", "1"}, "defer takes [PID] on | off."},
-	{{"defer", "maybe"}, "defer takes [PID] on | off."},
+	{{"defer", "maybe"}, "defer takes [PID] [on | off]."},
+	{{"defer", "1", "on", "off"}, "defer takes [PID] [on | off]."},
 	{{"defer", "--pinned", "on"}, "defer does not take --pinned."},
 	{{"region", "invalidate"}, "region takes [PID] [list | invalidate NAME]."},
 	{{"region", "invalidate", ""}, "region takes [PID] [list | invalidate NAME]."},

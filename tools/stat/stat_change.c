@@ -81,16 +81,38 @@ enum stat_exit stat_reclaim_run(const struct stat_command *command, const struct
 	return change(command, options, request);
 }
 
+/* Prints what stays, and why, unless it is nothing or the process, of an older release, does not say so. */
+static void show_rest(const json_t *reply)
+{
+	static const struct {
+		const char *key, *why;
+	} rests[] = {
+		{"cached_bytes", "stays cached, in driver allocations with used blocks"},
+		{"pending_bytes", "is pending: the GPU may still use it"},
+		{"returning_bytes", "is on its way to the driver"},
+		{"used_bytes", "is used by the program"},
+	};
+
+	for (size_t i = 0; i < sizeof(rests) / sizeof(*rests); i++) {
+		uint64_t bytes = stat_reply_u64_or_0(reply, rests[i].key);
+		char text[STAT_TEXT_MAX];
+
+		stat_bytes(text, bytes);
+		if (bytes)
+			printf("  %s %s\n", text, rests[i].why);
+	}
+}
+
 void stat_reclaim_show(const struct stat_process *process, const struct stat_options *options)
 {
+	uint64_t released = stat_reply_u64_or_0(process->reply, "released_bytes");
 	char bytes[STAT_TEXT_MAX];
 
-	stat_bytes(bytes, stat_reply_u64_or_0(process->reply, "released_bytes"));
-	if (options->is_pinned)
-		printf("gave %s of pinned memory back to the driver\n", bytes);
-	else
-		printf("gave %s back to the driver%s%s%s\n", bytes, options->device ? " (device " : "",
-			options->device ? options->device : "", options->device ? ")" : "");
+	stat_bytes(bytes, released);
+	printf("gave %s%s back to the driver%s%s%s\n", released ? bytes : "nothing",
+		options->is_pinned ? " of pinned memory" : "", options->device ? " (device " : "",
+		options->device ? options->device : "", options->device ? ")" : "");
+	show_rest(process->reply);
 }
 
 static enum stat_exit misuse(const struct stat_command *command)
@@ -135,11 +157,14 @@ enum stat_exit stat_limit_run(const struct stat_command *command, const struct s
 	return change(command, options, request);
 }
 
+/* Without words, only shows whether flushes are deferred. */
 enum stat_exit stat_defer_run(const struct stat_command *command, const struct stat_options *options)
 {
 	char request[REQUEST_MAX];
 	const char *word = options->n_words == 1 ? options->words[0] : "";
 
+	if (!options->n_words)
+		return stat_command_read(command, options);
 	if (strcmp(word, "on") != 0 && strcmp(word, "off") != 0)
 		return misuse(command);
 	snprintf(request, sizeof(request), "defer %s\n", word);

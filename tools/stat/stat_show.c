@@ -170,13 +170,28 @@ static void add_limit(struct stat_table *table, const char *name, const json_t *
 	stat_table_add(table, cells);
 }
 
+/* Explains what a limit that is below the memory already taken means. */
+static void explain_limit(const char *name, const json_t *item)
+{
+	uint64_t limit, total = stat_reply_u64_or_0(item, "total_bytes");
+	char text[STAT_TEXT_MAX], clean[STAT_TEXT_MAX];
+
+	if (!stat_reply_u64(item, "limit_bytes", &limit) || total <= limit)
+		return;
+	stat_bytes(text, total - limit);
+	stat_clean(clean, sizeof(clean), name);
+	printf("%s%s: %s above the limit; the driver is asked for no more until the program frees that much\n",
+		strcmp(name, "pinned") ? "device " : "", clean, text);
+}
+
 void stat_limit_show(const struct stat_process *process, const struct stat_options *options)
 {
 	static const char *const headings[] = {"<DEVICE", ">LIMIT", ">TOTAL"};
 	struct stat_table *table = stat_table_new(headings, LENGTH(headings));
 	const json_t *devices = json_object_get(process->reply, "devices"), *device;
 	const json_t *pinned = json_object_get(process->reply, "pinned");
-	char index[STAT_TEXT_MAX];
+	char index[STAT_TEXT_MAX], given[STAT_TEXT_MAX];
+	uint64_t released;
 	size_t i;
 
 	json_array_foreach(devices, i, device)
@@ -184,6 +199,13 @@ void stat_limit_show(const struct stat_process *process, const struct stat_optio
 	if (json_is_object(pinned))
 		add_limit(table, "pinned", pinned);
 	print_and_free(table);
+	if (stat_reply_u64(process->reply, "released_bytes", &released) && released) {
+		stat_bytes(given, released);
+		printf("gave %s back to the driver\n", given);
+	}
+	json_array_foreach(devices, i, device)
+		explain_limit(number(device, "index", index), device);
+	explain_limit("pinned", pinned);
 }
 
 void stat_config_show(const struct stat_process *process, const struct stat_options *options)
