@@ -18,13 +18,14 @@ COUNTERS = {"requested_bytes": GIB, "pending_bytes": 0, "returning_bytes": 0, "h
             "limit_bytes": None}
 
 
-def status(command="./solver --steps 9", used=4 * GIB, cached=2 * GIB, **more):
+def status(command="./solver --steps 9", used=4 * GIB, cached=2 * GIB, growth=None, **more):
     """An answer to "status": one device of 16 GiB, of which 1 GiB is used outside the pools."""
     device = {"index": 0, "device_total_bytes": 16 * GIB, "device_free_bytes": 15 * GIB - used - cached,
               **COUNTERS, "used_bytes": used, "cached_bytes": cached, "free_bytes": cached,
               "total_bytes": used + cached, **more}
     return {"schema": "gpupool.status/1", "version": "0.1.0", "command": command, "pool": "split",
-            "reuse": "ordered", "bypass": None, "devices": [device], "pinned": {**COUNTERS, "total_bytes": 0}}
+            "reuse": "ordered", "bypass": None, "devices": [device], "pinned": {**COUNTERS, "total_bytes": 0},
+            "growth": growth or {}}
 
 
 LEAKS = {"schema": "gpupool.leaks/1", "stacks": {"is_on": True, "depth": 8, "sample": 1}, "n_blocks": 3,
@@ -71,6 +72,14 @@ class Peer:
         return self.request_log.read_text().split("\n")
 
 
+def grown(answer, number):
+    """The answer number N to "status": the time and the members in `growth`, of each device, have grown N times."""
+    growth = answer.get("growth", {})
+    devices = [{**device, **{key: device.get(key, 0) + number * step for key, step in growth.items()}}
+               for device in answer["devices"]]
+    return {**answer, "uptime_ns": number * 1_000_000_000, "devices": devices}
+
+
 def answer_requests(client, answers, request_log, n_requests):
     with contextlib.suppress(OSError), client, client.makefile("r") as lines:
         for line in lines:
@@ -82,7 +91,7 @@ def answer_requests(client, answers, request_log, n_requests):
             while answer == "endless":
                 client.sendall(b"x" * 65536)
             if isinstance(answer, dict) and answer["schema"] == "gpupool.status/1":
-                answer = {**answer, "uptime_ns": n_requests[0] * 1_000_000_000}
+                answer = grown(answer, n_requests[0])
             text = answer if isinstance(answer, str) else json.dumps(answer)
             client.sendall(text.encode("utf-8", "surrogatepass") + b"\n")
 

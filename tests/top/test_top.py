@@ -61,6 +61,40 @@ class Case(unittest.TestCase):
         raise AssertionError(f"no {title!r} on the screen:\n{terminal.text}")
 
 
+class Watch(Case):
+    """The rates of the commands that print text."""
+
+    def watch(self, *words):
+        done = subprocess.run([STAT, *words, "--watch=0.01", "--count=2"], env={**os.environ, "GPUPOOL_RUNTIME_DIR": self.folder},
+                              capture_output=True, text=True, timeout=60, check=True)
+        return done.stdout.rstrip("\n").split("\n\n")
+
+    def test_status_shows_rates_from_the_second_answer_on(self):
+        growth = {"hits": 1200, "misses": 34, "driver_allocs": 2, "driver_frees": 1, "driver_ns": 5_000_000}
+        peer = self.peer({"status": status(growth=growth)})
+        done = subprocess.run([STAT, "status", "--watch=0.01", "--count=2", str(peer.pid)], capture_output=True, text=True,
+                              env={**os.environ, "GPUPOOL_RUNTIME_DIR": self.folder}, timeout=60, check=True)
+        rates = re.findall(r"^  per second .*$", done.stdout, re.M)
+        self.assertEqual(rates, ["  per second            1.23k  allocations, 34.0 misses, 3.00 driver calls, 0.5% of the time in them",
+                                 "  per second                0  allocations, 0 misses, 0 driver calls, 0.0% of the time in them"])
+        self.assertGreater(done.stdout.index("per second"), done.stdout.rindex("device 0"))
+
+    def test_list_shows_allocations_per_second(self):
+        self.peer({"status": status("aaa", growth={"hits": 1200})})
+        first, second = self.watch("list")
+        self.assertRegex(first, r"TOTAL  ALLOC/S  COMMAND\n.* GiB        -  aaa$")
+        self.assertRegex(second, r"TOTAL  ALLOC/S  COMMAND\n.* GiB    1.20k  aaa$")
+
+    def test_table_of_processes_shows_allocations_per_second(self):
+        for name, hits in (("aaa", 1200), ("bbb", 300)):
+            self.peer({"status": status(name, growth={"hits": hits})})
+        first, second = self.watch()
+        self.assertIn("TOTAL  ALLOC/S  COMMAND\n", first)
+        self.assertRegex(first, r"(?m)^ *all .*        -  [\d.]+ GiB free of 16.0 GiB$")
+        self.assertRegex(second, r" 1.20k  aaa")
+        self.assertRegex(second, r"(?m)^ *all .* 1.50k  [\d.]+ GiB free of 16.0 GiB$")
+
+
 class Screen(Case):
     def test_80_by_24_shows_devices_a_plot_and_processes(self):
         peer = self.peer()
@@ -79,6 +113,30 @@ class Screen(Case):
         self.assertEqual(axis, ["6.00 GiB", *[""] * (len(axis) - 2), "0 B"])
         row, = self.table_lines(top, "COMMAND")
         self.assertRegex(row, rf"^> +{peer.pid} \w+ +\d+s  4.00 GiB  2.00 GiB  6.00 GiB  90.0% ./solver --step$")
+
+    def test_a_large_terminal_shows_more_columns_and_larger_plots(self):
+        growth = {"hits": 1200, "misses": 34, "driver_allocs": 3}
+        self.peer({"status": status(growth=growth, peak_total_bytes=7 * GIB, limit_bytes=8 * GIB, n_used_blocks=312)})
+        other = status("./other", uuid="GPU-2", index=1, device_total_bytes=8 * GIB, device_free_bytes=0)
+        self.peer({"status": other})
+        top = self.top(columns=200, rows=60)
+        top.wait_for("./solver", "1.23k", "device 0, the last", "device 1 ", "the last 9.50 s")
+        title = next(line for line in top.lines if " PID " in line)
+        for heading in ("DEVICES", "POOL", "PEAK", "LIMIT", "BLOCKS", "HITS", "ALLOC/S", "MISS/S", "OOM", "COMMAND"):
+            self.assertIn(heading, title)
+        row = next(line for line in self.columns_of(top, "COMMAND") if "./solver" in line)
+        self.assertRegex(row, " 0 +split .* 7.00 GiB +8.00 GiB +312 .* 1.23k +34.0 +0 ./solver --steps 9$")
+        row = next(line for line in self.columns_of(top, "COMMAND") if "./other" in line)
+        self.assertRegex(row, " 1 +split .* 0 B +- +0 .* 0 +0 +0 ./other$")
+        axes = [line for line in top.lines if line[9:10] == "|"]
+        self.assertGreater(len(axes), 36)
+        self.assertEqual(sum("the last" in line for line in top.lines), 2)
+
+    def test_a_plot_takes_at_most_half_of_the_screen(self):
+        self.peer()
+        top = self.top(columns=200, rows=60)
+        top.wait_for("./solver")
+        self.assertEqual(sum(line[9:10] == "|" for line in top.lines), 29)
 
     def test_screen_is_drawn_at_every_terminal_size(self):
         self.peer()
@@ -208,6 +266,15 @@ class Keys(Case):
         top.wait_for("[1 sizes]")
         top.press("\x1b")
         top.wait_for("CACHED", "aaa")
+
+    def test_counters_have_their_rate_beside_them(self):
+        self.peer({"status": status("ccc", growth={"hits": 1200, "used_bytes": GIB})})
+        top = self.top()
+        top.wait_for("ccc")
+        top.press("\r4")
+        top.wait_for("COUNTER                         VALUE   PER SECOND")
+        top.wait(lambda: re.search(r"\n hits +\d+ +1.20k", top.text), "the rate of the hits")
+        self.assertRegex(top.text, r"\n used_bytes +[\d.]+ GiB *\n")
 
     def test_regions_are_listed_with_their_device(self):
         regions = [{"name": name, "used_bytes": GIB, "cached_bytes": 2 * GIB, "pending_bytes": 0, "total_bytes": 3 * GIB}

@@ -184,7 +184,7 @@ START_TEST(several_processes_without_arguments_are_one_table_with_the_sum_of_eac
 	stat_check_in(stat_out, "  root  -                      -         -         -  three\n");
 	ck_assert_int_le(strstr(stat_out, "COMMAND") - stat_out, 72); /* the last column is cut on a terminal */
 	ck_assert_int_eq(STAT("--watch=0.01", "--count=1"), 0);
-	stat_check_in(stat_out, " 5.00 GiB  8.00 GiB free of 16.0 GiB\n");
+	stat_check_in(stat_out, " 5.00 GiB        -  8.00 GiB free of 16.0 GiB\n");
 	ck_assert_int_eq(STAT("status"), 0);
 	stat_check_in(stat_out, "  three\n");
 	stat_check_in(stat_out, "  peak ");

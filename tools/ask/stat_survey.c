@@ -21,6 +21,13 @@ static int compare_pids(const void *a, const void *b)
 	return (one->pid > other->pid) - (one->pid < other->pid);
 }
 
+static void forget_process(struct stat_process *process)
+{
+	json_decref(process->reply);
+	json_decref(process->before);
+	ctl_client_close(&process->client);
+}
+
 static void forget_dropped(struct stat_survey *survey)
 {
 	size_t n = 0;
@@ -29,7 +36,7 @@ static void forget_dropped(struct stat_survey *survey)
 		if (!survey->processes[i].is_dropped)
 			survey->processes[n++] = survey->processes[i];
 		else
-			ctl_client_close(&survey->processes[i].client);
+			forget_process(&survey->processes[i]);
 	survey->n_processes = n;
 	if (n)
 		qsort(survey->processes, n, sizeof(*survey->processes), compare_pids);
@@ -63,6 +70,16 @@ static bool is_same(const struct stat_survey *one, const struct stat_process *a,
 	       dir->inode == other_dir->inode;
 }
 
+/* Takes the answer away from a process. It becomes the one before that of `next`, which may be the same process. */
+static void pass_answer(struct stat_process *process, struct stat_process *next, const struct stat_question *question)
+{
+	json_t *reply = process->reply, *before = process->before;
+
+	process->reply = process->before = NULL;
+	next->before = reply && question->keeps_before ? reply : before;
+	json_decref(next->before == reply ? before : reply);
+}
+
 /* Searches again. Processes that are still there keep their connections. */
 static void search_again(struct stat_survey *survey, const struct stat_question *question)
 {
@@ -77,18 +94,18 @@ static void search_again(struct stat_survey *survey, const struct stat_question 
 				continue;
 			survey->processes[i].was_silent = old.processes[k].exit == STAT_NO_ANSWER;
 			survey->processes[i].client = *client;
+			pass_answer(&old.processes[k], &survey->processes[i], question);
 			*client = (struct ctl_client){.fd = -1};
 		}
 	stat_survey_deinit(&old);
 }
 
-static void forget_answers(struct stat_survey *survey)
+static void forget_answers(struct stat_survey *survey, const struct stat_question *question)
 {
 	for (size_t i = 0; i < survey->n_processes; i++) {
 		struct stat_process *process = &survey->processes[i];
 
-		json_decref(process->reply);
-		process->reply = NULL;
+		pass_answer(process, process, question);
 		process->was_silent = process->exit == STAT_NO_ANSWER;
 		process->exit = STAT_OK;
 		process->error[0] = process->next[0] = '\0';
@@ -103,7 +120,7 @@ void stat_survey_again(struct stat_survey *survey, const struct stat_question *q
 		search_again(survey, question);
 		survey->searched_ns = now_ns;
 	} else {
-		forget_answers(survey);
+		forget_answers(survey, question);
 	}
 	stat_round_ask(survey, question, true);
 	forget_dropped(survey);
@@ -111,10 +128,8 @@ void stat_survey_again(struct stat_survey *survey, const struct stat_question *q
 
 void stat_survey_deinit(struct stat_survey *survey)
 {
-	for (size_t i = 0; i < survey->n_processes; i++) {
-		json_decref(survey->processes[i].reply);
-		ctl_client_close(&survey->processes[i].client);
-	}
+	for (size_t i = 0; i < survey->n_processes; i++)
+		forget_process(&survey->processes[i]);
 	free(survey->processes);
 	free(survey->dirs);
 	*survey = (struct stat_survey){0};

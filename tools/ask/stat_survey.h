@@ -51,7 +51,8 @@ struct stat_process {
 
 	struct ctl_client client;
 
-	json_t *reply; /* NULL: the members below say why */
+	json_t *reply;  /* NULL: the members below say why */
+	json_t *before; /* with keeps_before: the answer of the last time that there was one; NULL: none */
 	enum stat_exit exit;
 	char error[STAT_ERROR_MAX]; /* reads after "pid 41822 " */
 	char next[STAT_ERROR_MAX];  /* "": nothing to advise */
@@ -75,6 +76,7 @@ struct stat_question {
 	int timeout_ms;      /* of the whole survey */
 	const pid_t *pids;
 	size_t n_pids;
+	bool keeps_before; /* stat_survey_again() keeps the last answer of each process */
 };
 
 /* Finds the sockets of this user, or for root of all users, and asks. Removes the user's sockets of ended processes. */

@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 
+#include "tools/answer/stat_rate.h"
 #include "tools/ask/stat_environ.h"
 #include "tools/ask/stat_explain.h"
 #include "tools/ask/stat_report.h"
@@ -15,15 +16,32 @@
 #include "stat_commands.h"
 #include "stat_query.h"
 
-/* labels: NULL if no process has any; the row then has no cell for them. */
-static void add_process(struct stat_table *table, const struct stat_process *process, const char *labels)
+enum { CELLS_MAX = 10 };
+
+/* The columns that are not always there. */
+struct columns {
+	bool has_rates;  /* the list is repeated */
+	bool has_labels; /* any process has some */
+};
+
+static void add_process(struct stat_table *table, const struct stat_process *process, const struct columns *columns)
 {
 	const json_t *devices = json_object_get(process->reply, "devices");
 	char pid[STAT_TEXT_MAX], user[STAT_TEXT_MAX], age[STAT_TEXT_MAX];
 	char used[STAT_TEXT_MAX], cached[STAT_TEXT_MAX], total[STAT_TEXT_MAX];
-	const char *command = stat_reply_text(process->reply, "command");
-	const char *cells[] = {pid, user, age, stat_reply_text(process->reply, "pool"), used, cached, total,
-		labels ? labels : command, command};
+	char rate[STAT_TEXT_MAX], labels[STAT_COLUMN_MAX];
+	const char *cells[CELLS_MAX] = {pid, user, age, stat_reply_text(process->reply, "pool"), used, cached, total};
+	struct stat_rates rates;
+	size_t n = 7;
+
+	if (columns->has_rates)
+		cells[n++] = rate;
+	if (columns->has_labels)
+		cells[n++] = labels;
+	cells[n] = stat_reply_text(process->reply, "command");
+	stat_rates_of_process(&rates, process->reply, process->before);
+	stat_rate_text(rate, rates.allocs);
+	stat_environ_labels(labels, sizeof(labels), process);
 
 	snprintf(pid, sizeof(pid), "%d", (int)process->pid);
 	stat_explain_user(user, process->uid);
@@ -48,21 +66,21 @@ static bool has_labels(const struct stat_survey *survey)
 
 void stat_list_show(const struct stat_survey *survey)
 {
-	static const char *const headings[] = {
-		">PID", "<USER", ">UP", "<POOL", ">USED", ">CACHED", ">TOTAL", "<COMMAND"};
-	static const char *const labelled[] = {
-		">PID", "<USER", ">UP", "<POOL", ">USED", ">CACHED", ">TOTAL", "<JOB", "<COMMAND"};
-	bool is_labelled = has_labels(survey);
-	struct stat_table *table = is_labelled ? stat_table_new(labelled, sizeof(labelled) / sizeof(*labelled))
-					       : stat_table_new(headings, sizeof(headings) / sizeof(*headings));
-	char labels[STAT_COLUMN_MAX];
-	size_t n = 0;
+	const struct columns columns = {.has_rates = survey->looked_ns != 0, .has_labels = has_labels(survey)};
+	const char *headings[CELLS_MAX] = {">PID", "<USER", ">UP", "<POOL", ">USED", ">CACHED", ">TOTAL"};
+	struct stat_table *table;
+	size_t n_columns = 7, n = 0;
 
+	if (columns.has_rates)
+		headings[n_columns++] = ">ALLOC/S";
+	if (columns.has_labels)
+		headings[n_columns++] = "<JOB";
+	headings[n_columns++] = "<COMMAND";
+	table = stat_table_new(headings, n_columns);
 	for (size_t i = 0; i < survey->n_processes; i++) {
 		if (!survey->processes[i].reply)
 			continue;
-		stat_environ_labels(labels, sizeof(labels), &survey->processes[i]);
-		add_process(table, &survey->processes[i], is_labelled ? labels : NULL);
+		add_process(table, &survey->processes[i], &columns);
 		n++;
 	}
 	if (n)
@@ -90,6 +108,7 @@ enum stat_exit stat_list_run(const struct stat_command *command, const struct st
 	struct stat_options shown = *options;
 
 	question.schema = "status";
+	question.keeps_before = true;
 	if (options->query || options->format)
 		return stat_query_run(&question, options, STAT_QUERY_PROCESSES);
 	if (options->is_quiet)

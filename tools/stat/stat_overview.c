@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "tools/answer/stat_device.h"
+#include "tools/answer/stat_rate.h"
 #include "tools/ask/stat_environ.h"
 #include "tools/ask/stat_explain.h"
 #include "tools/text/stat_text.h"
@@ -34,8 +35,10 @@ struct overview {
 	size_t n_devices, n_left_out;
 	struct use *uses;
 	size_t n_uses, n_allocated;
-	bool has_labels;
+	bool has_labels, has_rates;
 };
+
+enum { CELLS_MAX = 9 };
 
 static void add(uint64_t *sum, uint64_t bytes)
 {
@@ -144,13 +147,39 @@ static void write_device(char text[static STAT_DEVICE_NAME_MAX], const struct ov
 		snprintf(text, STAT_DEVICE_NAME_MAX, "-");
 }
 
+/* Adds a row, whose last cells are only there if their columns are. */
+static void add_cells(struct stat_table *table, const struct overview *overview, const char *const *first,
+	const char *rate, const char *labels, const char *last)
+{
+	const char *cells[CELLS_MAX];
+	size_t n = 0;
+
+	for (; n < 6; n++)
+		cells[n] = first[n];
+	if (overview->has_rates)
+		cells[n++] = rate;
+	if (overview->has_labels)
+		cells[n++] = labels;
+	cells[n] = last;
+	stat_table_add(table, cells);
+}
+
+static double allocs_per_second(const struct use *use)
+{
+	const json_t *before = use->process->before;
+	struct stat_rates rates;
+
+	stat_rates_of(&rates, use->answer, stat_rate_device_before(before, use->answer),
+		stat_rate_elapsed_ns(use->process->reply, before));
+	return rates.allocs;
+}
+
 static void add_row(struct stat_table *table, const struct overview *overview, const struct use *use)
 {
 	char pid[STAT_TEXT_MAX], user[STAT_TEXT_MAX], clean[STAT_TEXT_MAX], device[STAT_DEVICE_NAME_MAX];
 	char used[STAT_TEXT_MAX], cached[STAT_TEXT_MAX], total[STAT_TEXT_MAX], labels[STAT_COLUMN_MAX];
-	const char *command = stat_reply_text(use->process->reply, "command");
-	const char *cells[] = {
-		pid, clean, device, used, cached, total, overview->has_labels ? labels : command, command};
+	char rate[STAT_TEXT_MAX];
+	const char *const first[] = {pid, clean, device, used, cached, total};
 
 	snprintf(pid, sizeof(pid), "%d", (int)use->process->pid);
 	stat_explain_user(user, use->process->uid);
@@ -160,45 +189,60 @@ static void add_row(struct stat_table *table, const struct overview *overview, c
 	write_bytes(used, use, "used_bytes");
 	write_bytes(cached, use, "cached_bytes");
 	write_bytes(total, use, "total_bytes");
+	stat_rate_text(rate, allocs_per_second(use));
 	stat_environ_labels(labels, sizeof(labels), use->process);
 	labels[stat_cut(labels, LABELS_MAX)] = '\0';
-	stat_table_add(table, cells);
+	add_cells(table, overview, first, rate, labels, stat_reply_text(use->process->reply, "command"));
 }
 
-static void add_sum(struct stat_table *table, const struct overview *overview, size_t i)
+/* Adds the sum of a device: that of the rows from `first` to `end`. */
+static void add_sum(struct stat_table *table, const struct overview *overview, size_t first, size_t end)
 {
-	const struct device *device = &overview->devices[i];
+	const struct device *device = &overview->devices[overview->uses[first].device];
 	char name[STAT_DEVICE_NAME_MAX], used[STAT_TEXT_MAX], cached[STAT_TEXT_MAX], total[STAT_TEXT_MAX];
-	char free_text[STAT_TEXT_MAX], size[STAT_TEXT_MAX], note[2 * STAT_TEXT_MAX + 16] = "";
-	const char *cells[] = {"all", "", name, used, cached, total, overview->has_labels ? "" : note, note};
+	char free_text[STAT_TEXT_MAX], size[STAT_TEXT_MAX], rate[STAT_TEXT_MAX], note[2 * STAT_TEXT_MAX + 16] = "";
+	const char *const cells[] = {"all", "", name, used, cached, total};
+	double allocs = 0;
 
-	write_device(name, overview, i);
+	for (size_t i = first; i < end; i++)
+		allocs = allocs < 0 || allocs_per_second(&overview->uses[i]) < 0
+				 ? -1
+				 : allocs + allocs_per_second(&overview->uses[i]);
+	write_device(name, overview, overview->uses[first].device);
 	stat_bytes(used, device->used_bytes);
 	stat_bytes(cached, device->cached_bytes);
 	stat_bytes(total, device->total_bytes);
+	stat_rate_text(rate, allocs);
 	if (device->free_bytes != UINT64_MAX && device->is.total_bytes) {
 		stat_bytes(free_text, device->free_bytes);
 		stat_bytes(size, device->is.total_bytes);
 		snprintf(note, sizeof(note), "%s free of %s", free_text, size);
 	}
-	stat_table_add(table, cells);
+	add_cells(table, overview, cells, rate, "", note);
 }
 
 static void print_table(const struct overview *overview)
 {
-	static const char *const headings[] = {">PID", "<USER", "<DEVICE", ">USED", ">CACHED", ">TOTAL", "<COMMAND"};
-	static const char *const labelled[] = {
-		">PID", "<USER", "<DEVICE", ">USED", ">CACHED", ">TOTAL", "<JOB", "<COMMAND"};
-	struct stat_table *table = overview->has_labels
-					   ? stat_table_new(labelled, sizeof(labelled) / sizeof(*labelled))
-					   : stat_table_new(headings, sizeof(headings) / sizeof(*headings));
+	static const char *const first[] = {">PID", "<USER", "<DEVICE", ">USED", ">CACHED", ">TOTAL"};
+	const char *headings[CELLS_MAX];
+	struct stat_table *table;
+	size_t n = 0, begin = 0;
 
+	for (; n < 6; n++)
+		headings[n] = first[n];
+	if (overview->has_rates)
+		headings[n++] = ">ALLOC/S";
+	if (overview->has_labels)
+		headings[n++] = "<JOB";
+	headings[n++] = "<COMMAND";
+	table = stat_table_new(headings, n);
 	for (size_t i = 0; i < overview->n_uses; i++) {
-		size_t device = overview->uses[i].device;
-
 		add_row(table, overview, &overview->uses[i]);
-		if (device != DEVICES_MAX && (i + 1 == overview->n_uses || overview->uses[i + 1].device != device))
-			add_sum(table, overview, device);
+		if (i + 1 < overview->n_uses && overview->uses[i + 1].device == overview->uses[i].device)
+			continue;
+		if (overview->uses[i].device != DEVICES_MAX)
+			add_sum(table, overview, begin, i + 1);
+		begin = i + 1;
 	}
 	stat_table_print(table, stat_width());
 	stat_table_free(table);
@@ -206,7 +250,10 @@ static void print_table(const struct overview *overview)
 
 void stat_overview_show(const struct stat_survey *survey)
 {
-	struct overview overview = {.devices = stat_alloc(calloc(DEVICES_MAX, sizeof(*overview.devices)))};
+	struct overview overview = {
+		.devices = stat_alloc(calloc(DEVICES_MAX, sizeof(*overview.devices))),
+		.has_rates = survey->looked_ns != 0,
+	};
 	char labels[STAT_COLUMN_MAX];
 
 	for (size_t i = 0; i < survey->n_processes; i++) {

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "common/size.h"
+#include "tools/answer/stat_rate.h"
 #include "tools/ask/stat_report.h"
 #include "tools/ask/stat_watch.h"
 #include "tools/text/stat_text.h"
@@ -139,6 +140,22 @@ static void print_calls(const json_t *counters)
 		stat_reply_u64_or_0(counters, "fence_waits"));
 }
 
+/* Prints what happened since the answer before, unless there is none. */
+static void print_rates(const json_t *counters, const json_t *before, uint64_t elapsed_ns)
+{
+	char allocs[STAT_TEXT_MAX], misses[STAT_TEXT_MAX], calls[STAT_TEXT_MAX];
+	struct stat_rates rates;
+
+	stat_rates_of(&rates, counters, before, elapsed_ns);
+	if (rates.allocs < 0)
+		return;
+	stat_rate_text(allocs, rates.allocs);
+	stat_rate_text(misses, rates.misses);
+	stat_rate_text(calls, rates.driver_calls);
+	print_line("per second", allocs, "allocations, %s misses, %s driver calls, %.1f%% of the time in them", misses,
+		calls, 100 * rates.driver_share);
+}
+
 /* Prints the counters of errors, but only those that are not 0. */
 static void print_problems(const json_t *counters)
 {
@@ -210,9 +227,10 @@ static void print_retries(const json_t *counters)
 	}
 }
 
-static void print_counters(const json_t *counters)
+static void print_counters(const json_t *counters, const json_t *before, uint64_t elapsed_ns)
 {
 	print_calls(counters);
+	print_rates(counters, before, elapsed_ns);
 	print_steps(counters);
 	print_problems(counters);
 	print_retries(counters);
@@ -242,19 +260,20 @@ static void print_broken(const json_t *device)
 			n, stat_reply_u64_or_0(device, "contexts"), stat_reply_u64_or_0(device, "broken_by"));
 }
 
-static void print_device(const json_t *device, const char *pool)
+static void print_device(const json_t *device, const struct stat_process *process)
 {
 	const char *uuid = json_string_value(json_object_get(device, "uuid"));
 	char clean[64];
 
 	stat_clean(clean, sizeof(clean), uuid ? uuid : "");
 	printf("device %" PRIu64 "%s%s\n", stat_reply_u64_or_0(device, "index"), *clean ? "  " : "", clean);
-	print_julia(device, pool);
+	print_julia(device, stat_reply_text(process->reply, "pool"));
 	print_broken(device);
 	print_pool(device);
 	print_outside(device);
 	print_total(device);
-	print_counters(device);
+	print_counters(device, stat_rate_device_before(process->before, device),
+		stat_rate_elapsed_ns(process->reply, process->before));
 	print_yields(device);
 }
 
@@ -320,12 +339,17 @@ static void print_facts(const json_t *reply)
 	printf("gpupool is bypassed, and all calls go to the driver: %s\n", clean);
 }
 
-static void print_pinned(const json_t *pinned)
+static void print_pinned(const struct stat_process *process)
 {
+	const json_t *pinned = json_object_get(process->reply, "pinned");
+
+	if (!json_is_object(pinned))
+		return;
 	puts("\npinned memory");
 	print_pool(pinned);
 	print_total(pinned);
-	print_counters(pinned);
+	print_counters(pinned, json_object_get(process->before, "pinned"),
+		stat_rate_elapsed_ns(process->reply, process->before));
 }
 
 static void print_callers(const json_t *callers)
@@ -339,7 +363,6 @@ static void print_callers(const json_t *callers)
 void stat_status_show(const struct stat_process *process, const struct stat_options *options)
 {
 	const json_t *devices = json_object_get(process->reply, "devices"), *device;
-	const json_t *pinned = json_object_get(process->reply, "pinned");
 	size_t n = json_array_size(devices), i;
 
 	stat_report_title(process, stat_reply_text(process->reply, "command"));
@@ -350,10 +373,9 @@ void stat_status_show(const struct stat_process *process, const struct stat_opti
 			break;
 		}
 		putchar('\n');
-		print_device(device, stat_reply_text(process->reply, "pool"));
+		print_device(device, process);
 	}
-	if (json_is_object(pinned))
-		print_pinned(pinned);
+	print_pinned(process);
 	print_callers(json_object_get(process->reply, "callers"));
 }
 
@@ -362,15 +384,17 @@ struct shown {
 	const struct stat_options *options;
 };
 
-/* Shows the only process in full, or several in one table. */
-static enum stat_exit show_overview(void *arg, struct stat_survey *survey)
+/* Shows the only process in full, or several in one table if the user named neither a command nor a process. */
+static enum stat_exit show_answers(void *arg, struct stat_survey *survey)
 {
 	const struct shown *shown = arg;
 	size_t n = 0;
 
 	for (size_t i = 0; i < survey->n_processes; i++)
 		n += survey->processes[i].reply != NULL;
-	if (n > 1)
+	if (shown->options->is_json)
+		stat_command_print_json(survey, shown->command, shown->options);
+	else if (n > 1 && shown->options->is_overview)
 		stat_overview_show(survey);
 	else
 		stat_command_show(survey, shown->command, shown->options);
@@ -388,7 +412,6 @@ enum stat_exit stat_status_run(const struct stat_command *command, const struct 
 	/* To add up the blocks of each caller, the process must look at all of them, which is too much to repeat. */
 	if (!options->watch_ms)
 		question.request = "status callers\n";
-	if (options->is_overview && !options->is_json)
-		return stat_watch(&question, options, show_overview, &shown);
-	return stat_command_ask(command, options, question.request);
+	question.keeps_before = true;
+	return stat_watch(&question, options, show_answers, &shown);
 }

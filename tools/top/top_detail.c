@@ -10,12 +10,14 @@
 
 #include "tools/answer/stat_group.h"
 #include "tools/answer/stat_map.h"
+#include "tools/answer/stat_rate.h"
 #include "tools/text/stat_name.h"
 
 enum {
 	ANSWER_MAX = 8 << 20,
 	TIMEOUT_MS = 500,
-	BAR = 20,
+	BAR = 20, /* columns on a narrow screen */
+	BAR_SHARE = 6,
 	HEAD = 34,
 	HEADING_MAX = 96,
 	LINE_MAX_BYTES = 160,
@@ -46,7 +48,8 @@ struct top_detail {
 	size_t first, n_items;
 	struct stat_survey survey;
 	int64_t next_ns;
-	json_t *reply; /* the answer that is shown; NULL: none yet */
+	json_t *reply;        /* the answer that is shown; NULL: none yet */
+	const json_t *before; /* while the page of counters is made: the answer before; NULL: none */
 	char command[TOP_COMMAND_MAX], error[STAT_ERROR_MAX];
 
 	/* Content of the page that is shown. */
@@ -124,9 +127,10 @@ static bool ends_in(const char *key, const char *end)
 	return length >= end_length && !strcmp(key + length - end_length, end);
 }
 
-static void add_line(struct top_detail *detail, const char *key, const json_t *value)
+/* per_second: negative: not shown */
+static void add_line(struct top_detail *detail, const char *key, const json_t *value, double per_second)
 {
-	char number[STAT_TEXT_MAX] = "none", clean[64], text[64];
+	char number[STAT_TEXT_MAX] = "none", clean[64], text[64], rate[STAT_TEXT_MAX] = "";
 	uint64_t n = json_is_integer(value) && json_integer_value(value) > 0 ? (uint64_t)json_integer_value(value) : 0;
 
 	if (json_is_object(value) || json_is_array(value))
@@ -139,19 +143,22 @@ static void add_line(struct top_detail *detail, const char *key, const json_t *v
 		snprintf(number, sizeof(number), "%" PRIu64, n);
 	stat_clean(clean, sizeof(clean), key);
 	stat_clean(text, sizeof(text), json_is_string(value) ? json_string_value(value) : number);
+	if (per_second >= 0)
+		stat_rate_text(rate, per_second);
 	detail->lines = stat_alloc(realloc(detail->lines, (detail->n_items + 1) * sizeof(*detail->lines)));
-	snprintf(detail->lines[detail->n_items++], LINE_MAX_BYTES, "%-24.40s %12s", clean, text);
+	snprintf(detail->lines[detail->n_items++], LINE_MAX_BYTES, "%-24.40s %12s %12s", clean, text, rate);
 }
 
 /* Adds a line for each number of a device, or of pinned memory. */
-static void add_lines(struct top_detail *detail, const char *title, const json_t *object)
+static void add_lines(struct top_detail *detail, const char *title, const json_t *object, const json_t *before)
 {
+	uint64_t elapsed_ns = stat_rate_elapsed_ns(detail->reply, detail->before);
 	json_t *members = json_deep_copy(object), *value;
 	const char *key;
 
-	add_line(detail, title, json_object_get(object, "index"));
+	add_line(detail, title, json_object_get(object, "index"), -1);
 	json_object_foreach(members, key, value)
-		add_line(detail, key, value);
+		add_line(detail, key, value, stat_rate_of_member(key, object, before, elapsed_ns));
 	json_decref(members);
 }
 
@@ -161,9 +168,10 @@ static void read_counters(struct top_detail *detail)
 	size_t i;
 
 	json_array_foreach(devices, i, device)
-		add_lines(detail, "device", device);
+		add_lines(detail, "device", device, stat_rate_device_before(detail->before, device));
 	if (json_is_object(json_object_get(detail->reply, "pinned")))
-		add_lines(detail, "pinned memory", json_object_get(detail->reply, "pinned"));
+		add_lines(detail, "pinned memory", json_object_get(detail->reply, "pinned"),
+			json_object_get(detail->before, "pinned"));
 }
 
 /* Adds the line of a region. The name comes last, because it may be wide. */
@@ -237,8 +245,10 @@ void top_detail_ask(struct top_detail *detail, const struct top_model *model, co
 	if (begin_ns < detail->next_ns)
 		return;
 	if (!detail_pages[detail->page].request) {
+		detail->before = row ? row->before : NULL;
 		if (row && row->reply)
 			read_reply(detail, row->reply);
+		detail->before = NULL;
 		stat_clean(detail->error, sizeof(detail->error), row ? row->error : "has ended.");
 		return;
 	}
@@ -288,7 +298,8 @@ bool top_detail_key(struct top_detail *detail, int key)
 static void draw_group(const struct top_screen *screen, const struct stat_group *group, uint64_t most, int row)
 {
 	char bytes[STAT_TEXT_MAX], oldest[STAT_TEXT_MAX] = "-", text[96];
-	int n = most ? (int)((double)group->bytes / (double)most * BAR + 0.5) : 0, column;
+	int bar = screen->columns / BAR_SHARE > BAR ? screen->columns / BAR_SHARE : BAR, column;
+	int n = most ? (int)((double)group->bytes / (double)most * bar + 0.5) : 0;
 	char *key = stat_alloc(strdup(group->key));
 	bool has_bar = screen->columns >= 70;
 
@@ -299,7 +310,7 @@ static void draw_group(const struct top_screen *screen, const struct stat_group 
 	column = top_screen_put(screen, row, 1, screen->columns, TOP_PLAIN, text);
 	for (int i = 0; has_bar && i < n; i++)
 		top_screen_part(screen, row, column + i, STAT_PART_USED, stat_look_glyph(screen->look, STAT_PART_USED));
-	column += has_bar ? BAR + 1 : 0;
+	column += has_bar ? bar + 1 : 0;
 	if (column < screen->columns)
 		stat_name_fit(key, (size_t)(screen->columns - column));
 	top_screen_put(screen, row, column, screen->columns, TOP_PLAIN, key);
@@ -394,7 +405,7 @@ static const char *heading(const struct top_detail *detail, char text[static HEA
 	if (detail->page == SEGMENTS)
 		return "SEGMENT              SIZE USED";
 	if (detail->page == COUNTERS)
-		return "";
+		return "COUNTER                         VALUE   PER SECOND";
 	if (detail->page == REGIONS)
 		return detail->n_items ? "DEVICE      USED    CACHED   PENDING     TOTAL  REGION" : "no regions";
 	if (detail->page == SITES && !json_is_true(json_object_get(stacks, "is_on")))

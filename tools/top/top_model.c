@@ -19,8 +19,10 @@ void top_model_init(struct top_model *model)
 
 static void free_rows(struct top_row *rows, size_t n)
 {
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = 0; i < n; i++) {
 		json_decref(rows[i].reply);
+		json_decref(rows[i].before);
+	}
 	free(rows);
 }
 
@@ -37,6 +39,33 @@ static uint64_t sum_of(const struct top_row *row, const char *key)
 	return stat_reply_sum(json_object_get(row->reply, "devices"), key);
 }
 
+/* Returns the sum of the limits of all devices, or UINT64_MAX if one has none. */
+static uint64_t limit_of(const json_t *devices)
+{
+	const json_t *device;
+	uint64_t limit, total = 0;
+	size_t i;
+
+	json_array_foreach(devices, i, device)
+		if (!stat_reply_u64(device, "limit_bytes", &limit) || __builtin_add_overflow(total, limit, &total))
+			return UINT64_MAX;
+	return total ? total : UINT64_MAX;
+}
+
+/* Writes the numbers of the devices, as many as fit. */
+static void write_devices(char text[static TOP_DEVICES_TEXT_MAX], const json_t *devices)
+{
+	const json_t *device;
+	uint64_t seen = 0, index;
+	size_t used = 0, i;
+
+	text[0] = '\0';
+	json_array_foreach(devices, i, device)
+		if (stat_reply_new_device(device, &seen, &index) && used + 4 < TOP_DEVICES_TEXT_MAX)
+			used += (size_t)snprintf(
+				text + used, TOP_DEVICES_TEXT_MAX - used, "%s%u", used ? "," : "", (unsigned)index);
+}
+
 static void read_reply(struct top_row *row)
 {
 	uint64_t hits = sum_of(row, "hits"), misses = sum_of(row, "misses");
@@ -46,6 +75,11 @@ static void read_reply(struct top_row *row)
 	row->pending_bytes = sum_of(row, "pending_bytes");
 	row->total_bytes = sum_of(row, "total_bytes");
 	row->n_ooms = sum_of(row, "ooms");
+	row->peak_bytes = sum_of(row, "peak_total_bytes");
+	row->n_used_blocks = sum_of(row, "n_used_blocks");
+	row->limit_bytes = limit_of(json_object_get(row->reply, "devices"));
+	write_devices(row->devices, json_object_get(row->reply, "devices"));
+	stat_rates_of_process(&row->rates, row->reply, row->before);
 	row->uptime_ns = stat_reply_u64_or_0(row->reply, "uptime_ns");
 	row->hit_rate = hits || misses ? (double)hits / ((double)hits + (double)misses) : -1;
 }
@@ -86,12 +120,18 @@ static void take_row(struct top_row *row, const struct stat_process *process, co
 
 	if (before && before->start_ticks != process->start_ticks)
 		before = NULL;
-	*row = (struct top_row){.pid = process->pid, .start_ticks = process->start_ticks, .hit_rate = -1};
+	*row = (struct top_row){.pid = process->pid,
+		.start_ticks = process->start_ticks,
+		.hit_rate = -1,
+		.rates.allocs = -1,
+		.rates.misses = -1};
 	describe(row, process, before);
 	if (process->reply)
 		row->reply = json_incref(process->reply);
 	else if (before)
 		row->reply = json_incref(before->reply);
+	if (before)
+		row->before = json_incref(process->reply ? before->reply : before->before);
 	if (!process->reply)
 		stat_clean(row->error, sizeof(row->error), process->error);
 	if (row->reply)
@@ -235,7 +275,8 @@ static bool passes(const struct top_row *row, const char *filter)
 
 const char *top_sort_name(enum top_sort sort)
 {
-	static const char *const names[] = {"used", "total", "cached", "hits", "up", "pid", "user", "command"};
+	static const char *const names[] = {
+		"used", "total", "cached", "hits", "allocations", "up", "pid", "user", "command"};
 
 	return names[sort];
 }
@@ -257,6 +298,8 @@ static int compare_by(const struct top_row *a, const struct top_row *b, enum top
 		return order((double)b->cached_bytes, (double)a->cached_bytes);
 	case TOP_BY_HITS:
 		return order(b->hit_rate, a->hit_rate);
+	case TOP_BY_ALLOCS:
+		return order(b->rates.allocs, a->rates.allocs);
 	case TOP_BY_UP:
 		return order((double)b->uptime_ns, (double)a->uptime_ns);
 	case TOP_BY_USER:

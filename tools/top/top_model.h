@@ -8,6 +8,7 @@
  */
 
 #include "tools/answer/stat_device.h"
+#include "tools/answer/stat_rate.h"
 #include "tools/ask/stat_options.h"
 #include "tools/ask/stat_survey.h"
 #include "tools/text/stat_text.h"
@@ -18,6 +19,7 @@ enum {
 	TOP_COMMAND_MAX = 512,
 	TOP_LABELS_MAX = 64,
 	TOP_FILTER_MAX = 48,
+	TOP_DEVICES_TEXT_MAX = 32,
 };
 
 struct top_sample {
@@ -41,8 +43,12 @@ struct top_row {
 	pid_t pid;
 	uint64_t start_ticks;
 	char user[STAT_TEXT_MAX], command[TOP_COMMAND_MAX], labels[TOP_LABELS_MAX], error[STAT_ERROR_MAX];
-	json_t *reply; /* the last one to "status"; NULL: none yet */
+	json_t *reply;  /* the last one to "status"; NULL: none yet */
+	json_t *before; /* the one before; NULL: none */
 	uint64_t used_bytes, cached_bytes, pending_bytes, total_bytes, uptime_ns, n_ooms;
+	uint64_t peak_bytes, limit_bytes, n_used_blocks; /* limit_bytes: UINT64_MAX: not all devices have one */
+	char devices[TOP_DEVICES_TEXT_MAX];              /* "0", "0,1", or "" */
+	struct stat_rates rates;
 	double hit_rate; /* from 0 to 1; negative: unknown */
 };
 
@@ -51,6 +57,7 @@ enum top_sort {
 	TOP_BY_TOTAL,
 	TOP_BY_CACHED,
 	TOP_BY_HITS,
+	TOP_BY_ALLOCS,
 	TOP_BY_UP,
 	TOP_BY_PID,
 	TOP_BY_USER,

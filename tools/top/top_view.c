@@ -12,10 +12,30 @@
 
 #include "top_devices.h"
 
-enum { PLOT_MIN = 4, PLOT_MAX = 10, PLOT_COLUMNS_MIN = 24, CELL_MAX = TOP_COMMAND_MAX + STAT_ERROR_MAX + 8 };
+enum { PLOT_MIN = 4, PLOT_LINES = 10, PLOT_COLUMNS_MIN = 24, CELL_MAX = TOP_COMMAND_MAX + STAT_ERROR_MAX + 8 };
 
 /* The columns of the table. Each is shown only on screens that are wide enough. */
-enum cell { PID, USER, UP, USED, CACHED, PENDING, TOTAL, HITS, OOM, LABELS, COMMAND, N_CELLS };
+enum cell {
+	PID,
+	USER,
+	DEVICES,
+	POOL,
+	UP,
+	USED,
+	CACHED,
+	PENDING,
+	TOTAL,
+	PEAK,
+	LIMIT,
+	BLOCKS,
+	HITS,
+	ALLOCS,
+	MISSES,
+	OOM,
+	LABELS,
+	COMMAND,
+	N_CELLS
+};
 static const struct {
 	const char *heading;
 	int width;                    /* negative: to the left */
@@ -24,12 +44,19 @@ static const struct {
 } row_cells[N_CELLS] = {
 	[PID] = {"PID", 8, 0, 0, TOP_BY_PID},
 	[USER] = {"USER", -9, 64, 100, TOP_BY_USER},
+	[DEVICES] = {"DEVICES", -8, 186, 200, -1},
+	[POOL] = {"POOL", -7, 194, 208, -1},
 	[UP] = {"UP", 7, 72, 76, TOP_BY_UP},
 	[USED] = {"USED", 9, 18, 18, TOP_BY_USED},
 	[CACHED] = {"CACHED", 9, 48, 48, TOP_BY_CACHED},
 	[PENDING] = {"PENDING", 9, 96, 116, -1},
 	[TOTAL] = {"TOTAL", 9, 30, 30, TOP_BY_TOTAL},
+	[PEAK] = {"PEAK", 9, 152, 170, -1},
+	[LIMIT] = {"LIMIT", 9, 164, 182, -1},
+	[BLOCKS] = {"BLOCKS", 9, 176, 192, -1},
 	[HITS] = {"HITS", 6, 80, 90, TOP_BY_HITS},
+	[ALLOCS] = {"ALLOC/S", 8, 128, 146, TOP_BY_ALLOCS},
+	[MISSES] = {"MISS/S", 7, 140, 158, -1},
 	[OOM] = {"OOM", 4, 104, 120, -1},
 	[LABELS] = {"JOB", -16, 0, 64, -1},
 	[COMMAND] = {"COMMAND", -CELL_MAX, 0, 0, TOP_BY_COMMAND},
@@ -40,7 +67,9 @@ static void write_cell(char text[static CELL_MAX], const struct top_row *row, en
 	const uint64_t bytes[N_CELLS] = {[USED] = row->used_bytes,
 		[CACHED] = row->cached_bytes,
 		[PENDING] = row->pending_bytes,
-		[TOTAL] = row->total_bytes};
+		[TOTAL] = row->total_bytes,
+		[PEAK] = row->peak_bytes,
+		[LIMIT] = row->limit_bytes};
 
 	strcpy(text, "-");
 	if (cell == PID)
@@ -55,8 +84,16 @@ static void write_cell(char text[static CELL_MAX], const struct top_row *row, en
 		return;
 	else if (cell == UP)
 		stat_age(text, row->uptime_ns);
-	else if (cell == OOM)
-		snprintf(text, CELL_MAX, "%" PRIu64, row->n_ooms);
+	else if (cell == OOM || cell == BLOCKS)
+		snprintf(text, CELL_MAX, "%" PRIu64, cell == OOM ? row->n_ooms : row->n_used_blocks);
+	else if (cell == DEVICES && *row->devices)
+		snprintf(text, CELL_MAX, "%s", row->devices);
+	else if (cell == POOL)
+		stat_clean(text, CELL_MAX, stat_reply_text(row->reply, "pool"));
+	else if (cell == ALLOCS || cell == MISSES)
+		stat_rate_text(text, cell == ALLOCS ? row->rates.allocs : row->rates.misses);
+	else if (cell == DEVICES || (cell == LIMIT && row->limit_bytes == UINT64_MAX))
+		return;
 	else if (cell != HITS)
 		stat_bytes(text, bytes[cell]);
 	else if (row->hit_rate >= 0)
@@ -156,10 +193,29 @@ static void draw_foot(const struct top_screen *screen, const struct top_view *vi
 				 : keys);
 }
 
-/* Draws the devices from the second line on, and the plot if there is room. Returns the line after them. */
+/* Draws plots of devices, from view->device on. There are several if each gets at least PLOT_LINES lines. */
+static int draw_plots(
+	const struct top_screen *screen, struct top_view *view, const struct top_model *model, int row, int room)
+{
+	int n_devices = (int)model->n_devices, n = room / PLOT_LINES, height;
+
+	if (!n_devices)
+		return row;
+	n = n < 1 ? 1 : n < n_devices ? n : n_devices;
+	height = room / n < screen->rows / 2 ? room / n : screen->rows / 2;
+	if (height < PLOT_MIN || screen->columns < PLOT_COLUMNS_MIN)
+		return row;
+	view->device = view->device % model->n_devices;
+	for (int i = 0; i < n; i++, row += height)
+		top_devices_plot(screen, &model->devices[(view->device + (size_t)i) % model->n_devices], row, height,
+			view->interval_s);
+	return row;
+}
+
+/* Draws the devices from the second line on, and plots if there is room. Returns the line after them. */
 static int draw_devices(const struct top_screen *screen, struct top_view *view, const struct top_model *model)
 {
-	int room = screen->rows - 5, n = (int)model->n_devices, row = 1, table, plot;
+	int room = screen->rows - 5, n = (int)model->n_devices, row = 1, table;
 	int lines = n * 2 <= room / 2 + 1 ? 2 : 1;
 	int n_bars = n * lines <= room ? n : room > 0 ? room : 0;
 	char text[64];
@@ -173,13 +229,7 @@ static int draw_devices(const struct top_screen *screen, struct top_view *view, 
 		top_screen_put(screen, row - (n_bars > 0), 0, screen->columns, TOP_PLAIN, text);
 	}
 	table = (int)model->n_shown + 2 < room / 2 ? (int)model->n_shown + 2 : room / 2;
-	plot = screen->rows - row - 2 - table;
-	plot = plot < PLOT_MAX ? plot : PLOT_MAX;
-	if (!n || plot < PLOT_MIN || screen->columns < PLOT_COLUMNS_MIN)
-		return row;
-	view->device = view->device % model->n_devices;
-	top_devices_plot(screen, &model->devices[view->device], row, plot, view->interval_s);
-	return row + plot;
+	return draw_plots(screen, view, model, row, screen->rows - row - 2 - table);
 }
 
 static const char *const help[] = {
