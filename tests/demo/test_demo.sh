@@ -51,7 +51,23 @@ succeeds_with_same_checksum() {
 # With this fault the program fails without gpupool, so that its success shows that gpupool was loaded.
 few_allocations='SIMGPU_FAULT=cuMemAlloc_v2:200+=2'
 
-echo 1..7
+# make_tool NAME LINE...: a program for the PATH of the test, a shell script with these lines
+make_tool() {
+	tool=$tmp/bin/$1
+	shift
+	printf '%s\n' '#!/bin/sh' "$@" >"$tool"
+	chmod +x "$tool"
+}
+
+# builds_on_a_terminal: the demo fails to build, with programs that only print, on a terminal of its own
+builds_on_a_terminal() {
+	mkdir "$tmp/bin" "$tmp/built"
+	make_tool meson "touch '$tmp/built/build.ninja'"
+	make_tool ninja 'echo "ninja: Entering directory"' 'echo "[7/9] Compiling this"' 'echo "that is wrong"' 'exit 1'
+	run 1 "PATH=$tmp/bin:$PATH" script -qec "'$scripts/demo' --no-install --build-dir '$tmp/built'" /dev/null </dev/null
+}
+
+echo 1..10
 check 'the demo runs without gpupool' run 0 "$demo" --steps 100 --size 64
 raw=$(checksum)
 [ -n "$raw" ] || raw='nothing'
@@ -68,3 +84,11 @@ run 3 "LD_LIBRARY_PATH=$tmp" "$demo" --info
 check 'a driver that cannot be loaded is reported' has_text err 'there is no NVIDIA driver here'
 check 'scripts/demo has a --help' run 0 "$scripts/demo" --help
 check 'scripts/install-deps has a --help' run 0 "$scripts/install-deps" --help
+
+if command -v script >/dev/null && "$scripts/install-deps" --check build; then
+	check 'scripts/demo fails if the build fails' builds_on_a_terminal
+	check 'scripts/demo shows the steps of the build on a terminal' says out '  7/9 steps'
+	check 'scripts/demo shows the output of a build that failed' says out 'that is wrong'
+else
+	for n in 8 9 10; do echo "ok $n # SKIP script(1) or a package for the build is missing"; done
+fi
