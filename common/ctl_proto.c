@@ -16,8 +16,8 @@
 #define READ  GP_CTL_READ
 #define WRITE GP_CTL_WRITE
 const struct gp_ctl_command_row gp_ctl_commands[GP_CTL_N_COMMANDS] = {
-#define COMMAND(name, min_words, max_words, access, synopsis, help) \
-	[GP_CTL_##name] = {#name, min_words, max_words, access, synopsis, help},
+#define COMMAND(name, version, min_words, max_words, access, synopsis, help) \
+	[GP_CTL_##name] = {#name, version, min_words, max_words, access, synopsis, help},
 #include "ctl.def"
 };
 

@@ -25,7 +25,6 @@ enum {
 	GP_CTL_NAME_MAX = 64,        /* bytes of a socket's name, with the NUL */
 	GP_CTL_PROBLEMS_MAX = 512,   /* bytes of the text about unusable directories, with the NUL */
 	GP_CTL_SCHEMA_MAX = 32,      /* bytes of a schema's name, with the NUL */
-	GP_CTL_MAJOR = 1,            /* version of the answers: "gpupool.status/1" */
 };
 
 enum gp_ctl_access {
@@ -34,13 +33,14 @@ enum gp_ctl_access {
 };
 
 enum gp_ctl_command {
-#define COMMAND(name, min_words, max_words, access, synopsis, help) GP_CTL_##name,
+#define COMMAND(name, version, min_words, max_words, access, synopsis, help) GP_CTL_##name,
 #include "ctl.def"
 	GP_CTL_N_COMMANDS
 };
 
 struct gp_ctl_command_row {
 	const char *name;
+	unsigned version; /* of the answer: "gpupool.NAME/VERSION" */
 	int min_words, max_words;
 	enum gp_ctl_access access;
 	const char *synopsis, *help;

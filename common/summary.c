@@ -210,7 +210,7 @@ void gp_summary_advice(struct gp_summary_lines *lines, const struct gp_summary *
 	snprintf(name, sizeof(name), "%.*s", GP_SUMMARY_NAME_SIZE - 1, summary->own_pool);
 	gp_clean(name, sizeof(name), name);
 	if (summary->ooms && summary->is_vmm_better)
-		gp_summary_line(lines, "  advice          --pool=vmm combines scattered free memory, and would have "
+		gp_summary_line(lines, "  advice          --pool=vmm combines scattered unused memory, and would have "
 				       "served the last error");
 	else if (summary->ooms && pid)
 		gp_summary_line(lines, "  advice          gpupool-stat oom %" PRIu64 " explains the last error", pid);

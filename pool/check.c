@@ -115,7 +115,7 @@ static const char *check_locked(struct gp_pool *pool)
 			return broken;
 	}
 	EXPECT(t.used == stats->used_bytes && t.n_used == stats->n_used_blocks, "used is miscounted");
-	EXPECT(t.cached == stats->cached_bytes && t.n_cached == stats->n_free_blocks, "cached is miscounted");
+	EXPECT(t.cached == stats->cached_bytes && t.n_cached == stats->n_cached_blocks, "cached is miscounted");
 	EXPECT(t.pending == stats->pending_bytes && t.n_pending == stats->n_pending_blocks, "pending is miscounted");
 	EXPECT(t.pending == pool->pending.bytes && t.n_pending == pool->pending.count, "the queue is miscounted");
 	EXPECT(t.n_undersized == pool->n_undersized, "undersized segments are miscounted");

@@ -110,7 +110,7 @@ static struct gp_block *split_cut(struct gp_pool *pool, struct gp_block *block, 
 static void merge(struct gp_pool *pool, struct gp_block *block, struct gp_block *behind)
 {
 	gp_block_join_locked(pool, block, behind);
-	pool->stats.n_free_blocks--;
+	pool->stats.n_cached_blocks--;
 }
 
 static bool is_cached(const struct gp_block *block)

@@ -133,13 +133,13 @@ static inline void gp_cached_add(struct gp_pool *pool, struct gp_block *block)
 {
 	gp_block_set_state(block, GP_BLOCK_CACHED);
 	pool->stats.cached_bytes += block->size;
-	pool->stats.n_free_blocks++;
+	pool->stats.n_cached_blocks++;
 }
 
 static inline void gp_cached_sub(struct gp_pool *pool, struct gp_block *block)
 {
 	pool->stats.cached_bytes -= block->size;
-	pool->stats.n_free_blocks--;
+	pool->stats.n_cached_blocks--;
 }
 
 /* True if any thread cache holds a block. A block that another thread is putting into its cache may be missed. */

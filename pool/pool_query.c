@@ -82,7 +82,7 @@ void gp_pool_stats(struct gp_pool *pool, struct gp_stats *ret_stats)
 		ret_stats->steps[i].ns = atomic_load_explicit(&pool->step_ns[i], memory_order_relaxed);
 		ret_stats->steps[i].fastest_ns = atomic_load_explicit(&pool->step_fastest_ns[i], memory_order_relaxed);
 	}
-	ret_stats->free_bytes = ret_stats->cached_bytes + ret_stats->pending_bytes;
+	ret_stats->unused_bytes = ret_stats->cached_bytes + ret_stats->pending_bytes;
 	/* Shared fences are counted for their owner only. */
 	if (pool->fence != &pool->own_fence)
 		return;

@@ -284,9 +284,9 @@ static bool run_round(struct gp_rounds *rounds, enum gp_round which, uint64_t (*
 		attempt(rounds);
 	ns = gp_pool_now_ns(pool) - start_ns;
 	gp_mutex_lock(&pool->lock);
-	*spent = (struct gp_round_stats){.count = 1, .yielded_bytes = yielded, .ns = ns};
+	*spent = (struct gp_round_stats){.count = 1, .gained_bytes = yielded, .ns = ns};
 	stats->count++;
-	stats->yielded_bytes += yielded;
+	stats->gained_bytes += yielded;
 	stats->ns += ns;
 	gp_mutex_unlock(&pool->lock);
 	return rounds->token.block || rounds->result != -ENOMEM;

@@ -53,7 +53,7 @@ void gp_stats_add(struct gp_stats *sum, const struct gp_stats *more)
 	}
 	for (int i = 0; i < GP_N_ROUNDS; i++) {
 		sum->rounds[i].count += more->rounds[i].count;
-		sum->rounds[i].yielded_bytes += more->rounds[i].yielded_bytes;
+		sum->rounds[i].gained_bytes += more->rounds[i].gained_bytes;
 		sum->rounds[i].ns += more->rounds[i].ns;
 	}
 }

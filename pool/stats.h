@@ -25,9 +25,9 @@ struct gp_step_stats {
 };
 
 struct gp_round_stats {
-	uint64_t count;         /* times that the round was entered */
-	uint64_t yielded_bytes; /* bytes that it gave back or made usable */
-	uint64_t ns;            /* time spent in it */
+	uint64_t count;        /* times that the round was entered */
+	uint64_t gained_bytes; /* bytes that it gave back or made usable */
+	uint64_t ns;           /* time spent in it */
 };
 
 struct gp_stats {

@@ -90,7 +90,7 @@ static void count_block(const struct gp_tcache *tc, const struct gp_block *b, st
 	bool is_usable = b->seq < gp_tcache_usable_below(tc);
 
 	*(is_usable ? &stats->cached_bytes : &stats->pending_bytes) += b->size;
-	*(is_usable ? &stats->n_free_blocks : &stats->n_pending_blocks) += 1;
+	*(is_usable ? &stats->n_cached_blocks : &stats->n_pending_blocks) += 1;
 	stats->n_used_blocks--;
 }
 

@@ -82,7 +82,7 @@ static void take_in_locked(struct gp_pool *pool, struct gp_block *block, struct 
 		gp_arena_merge_locked(pool, block, neighbour);
 	else
 		gp_arena_merge_locked(pool, neighbour, block);
-	pool->stats.n_free_blocks--;
+	pool->stats.n_cached_blocks--;
 }
 
 static void cache_locked(struct gp_pool *pool, struct gp_block *block)

@@ -43,7 +43,7 @@ struct pool {
 	size_t first, n;
 	uint64_t n_blocks, n_segments;
 	uint64_t largest_cached; /* bytes of the largest run of cached blocks */
-	uint64_t largest_free;   /* bytes of the largest run of cached and pending blocks */
+	uint64_t largest_unused; /* bytes of the largest run of cached and pending blocks */
 	/* Only while the blocks are copied: the current runs, the end of the last block, and its segment. */
 	uint64_t cached_run, free_run, end, segment;
 };
@@ -77,7 +77,7 @@ static bool note_block(void *arg, const struct gp_block_info *info)
 	pool->cached_run = state == CACHED ? (begins ? 0 : pool->cached_run) + info->rounded : 0;
 	pool->free_run = state != USED ? (begins ? 0 : pool->free_run) + info->rounded : 0;
 	pool->largest_cached = gp_max(pool->largest_cached, pool->cached_run);
-	pool->largest_free = gp_max(pool->largest_free, pool->free_run);
+	pool->largest_unused = gp_max(pool->largest_unused, pool->free_run);
 	pool->end = info->addr + info->rounded;
 	pool->segment = info->segment_base;
 	pool->n_segments += begins;
@@ -204,7 +204,7 @@ static void write_pool(struct gp_json *out, struct map *map, const struct pool *
 	gp_json_u64(out, "n_segments", pool->n_segments);
 	gp_json_u64(out, "n_blocks", pool->n_blocks);
 	gp_json_u64(out, "largest_cached_bytes", pool->largest_cached);
-	gp_json_u64(out, "largest_free_bytes", pool->largest_free);
+	gp_json_u64(out, "largest_unused_bytes", pool->largest_unused);
 	gp_json_array_begin(out, "segments");
 	while (i < pool->n && gp_json_room(out) > END_JSON_BYTES + SEGMENT_JSON_BYTES + BLOCK_JSON_BYTES)
 		i += write_segment(out, &map->blocks[pool->first + i], pool->n - i, sites);

@@ -23,7 +23,7 @@ static void write_region(struct gp_json *out, int id, int device, const struct g
 	gp_json_u64(out, "returning_bytes", stats->returning_bytes);
 	gp_json_u64(out, "total_bytes", stats->total_bytes);
 	gp_json_u64(out, "n_used_blocks", stats->n_used_blocks);
-	gp_json_u64(out, "n_free_blocks", stats->n_free_blocks);
+	gp_json_u64(out, "n_cached_blocks", stats->n_cached_blocks);
 	gp_json_u64(out, "n_pending_blocks", stats->n_pending_blocks);
 	gp_json_u64(out, "peak_used_bytes", stats->peak_used_bytes);
 	gp_json_u64(out, "peak_total_bytes", stats->peak_total_bytes);

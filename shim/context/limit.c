@@ -70,7 +70,7 @@ uint64_t gp_limit_set_pinned(const struct gp_limit *limit)
 static void write_budget(struct gp_json *out, const struct gp_budget *budget)
 {
 	gp_json_amount(out, "limit_bytes", atomic_load(&budget->limit_bytes));
-	gp_json_u64(out, "total_bytes", atomic_load(&budget->charged_bytes));
+	gp_json_u64(out, "counted_bytes", atomic_load(&budget->charged_bytes));
 }
 
 static int answer(struct gp_json *out, const uint64_t *released)

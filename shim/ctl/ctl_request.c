@@ -39,7 +39,8 @@ void gp_ctl_answer_begin(struct gp_json *out, enum gp_ctl_command command)
 {
 	char schema[GP_CTL_SCHEMA_MAX];
 
-	snprintf(schema, sizeof(schema), "gpupool.%s/%d", gp_ctl_commands[command].name, GP_CTL_MAJOR);
+	snprintf(schema, sizeof(schema), "gpupool.%s/%u", gp_ctl_commands[command].name,
+		gp_ctl_commands[command].version);
 	gp_json_object_begin(out, NULL);
 	gp_json_string(out, "schema", schema);
 }

@@ -64,7 +64,7 @@ static void fill(struct gpupool_status *status, const struct gp_stats *stats)
 	status->peak_used_bytes = stats->peak_used_bytes;
 	status->peak_total_bytes = stats->peak_total_bytes;
 	status->n_used_blocks = stats->n_used_blocks;
-	status->n_cached_blocks = stats->n_free_blocks;
+	status->n_cached_blocks = stats->n_cached_blocks;
 	status->n_pending_blocks = stats->n_pending_blocks;
 	status->hits = stats->hits;
 	status->misses = stats->misses;

@@ -87,7 +87,7 @@ static bool is_logged(uint64_t n)
 static bool should_list(const struct gp_oom *oom)
 {
 	return is_logged(oom->n) || oom->time_ns - listed_ns > LIST_AGAIN_NS ||
-	       oom->stats.n_used_blocks + oom->stats.n_free_blocks < FEW_BLOCKS;
+	       oom->stats.n_used_blocks + oom->stats.n_cached_blocks < FEW_BLOCKS;
 }
 
 static bool should_save(const struct gp_oom *oom)

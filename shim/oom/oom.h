@@ -34,7 +34,7 @@ enum { GP_OOM_SEGMENTS = 16, GP_OOM_SEGMENT_BLOCKS = 4, GP_OOM_HOLDERS = 16 };
 
 /* A partly used segment: it cannot be given back because the program holds blocks in it. */
 struct gp_oom_segment {
-	uint64_t base, bytes, free_bytes, largest_free_bytes, used_bytes, n_used;
+	uint64_t base, bytes, unused_bytes, largest_unused_bytes, used_bytes, n_used;
 	struct gp_oom_segment_block {
 		uint64_t addr, bytes;
 		uint32_t site;
@@ -50,10 +50,10 @@ struct gp_oom {
 	int device;        /* -1: pinned memory */
 	enum gp_kind kind; /* of the pools, as configured */
 	uint64_t bytes;
-	uint64_t missing_bytes;              /* what the request lacks even if all free memory were contiguous */
+	uint64_t missing_bytes;              /* what the request lacks even if all available memory were contiguous */
 	uint64_t limit_bytes, charged_bytes; /* GP_NO_LIMIT: none */
 	uint64_t device_total_bytes, device_free_bytes, unpooled_bytes; /* UINT64_MAX: unknown */
-	uint64_t largest_free_bytes;
+	uint64_t largest_unused_bytes;
 	uint64_t least_bytes;   /* what the program's blocks take under every pool type */
 	uint64_t held_bytes;    /* least_bytes plus memory that is not pooled: the program's own share */
 	uint64_t usable_bytes;  /* upper bound of that share; UINT64_MAX: unknown */
@@ -66,7 +66,7 @@ struct gp_oom {
 	uint32_t site;
 	unsigned n_segments, n_holders, n_callers;
 	uint64_t n_partly_used,
-		partly_used_free_bytes; /* all segments of struct gp_oom_segment, and their free bytes */
+		partly_used_unused_bytes; /* all segments of struct gp_oom_segment, and their free bytes */
 	struct gp_oom_segment segments[GP_OOM_SEGMENTS]; /* those with the most free bytes, most first */
 	struct gp_holders holders[GP_OOM_HOLDERS];       /* by call site, most bytes first; none while stacks are off */
 	struct gp_holders without;                       /* blocks without a call site, while stacks are on */

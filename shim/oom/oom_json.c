@@ -58,8 +58,8 @@ static void write_segment(struct gp_json *out, struct gp_stack_json *stacks, con
 	gp_json_object_begin(out, NULL);
 	gp_json_address(out, "address", segment->base);
 	gp_json_u64(out, "size_bytes", segment->bytes);
-	gp_json_u64(out, "free_bytes", segment->free_bytes);
-	gp_json_u64(out, "largest_free_bytes", segment->largest_free_bytes);
+	gp_json_u64(out, "unused_bytes", segment->unused_bytes);
+	gp_json_u64(out, "largest_unused_bytes", segment->largest_unused_bytes);
 	gp_json_u64(out, "used_bytes", segment->used_bytes);
 	gp_json_u64(out, "n_used_blocks", segment->n_used);
 	gp_json_array_begin(out, "blocks");
@@ -92,7 +92,7 @@ static void write_numbers(struct gp_json *out, const struct gp_oom *oom)
 	gp_json_i64(out, "time", (int64_t)oom->time);
 	gp_json_string(out, "kind", kind_text(oom->what));
 	gp_json_device(out, "device", oom->device);
-	gp_json_u64(out, "asked_bytes", oom->bytes);
+	gp_json_u64(out, "requested_bytes", oom->bytes);
 	gp_json_string(out, "cause", cause_text(oom->cause));
 	gp_json_u64(out, "missing_bytes", oom->missing_bytes);
 	gp_json_string(out, "pool", gp_kind_name(oom->kind));
@@ -102,7 +102,7 @@ static void write_numbers(struct gp_json *out, const struct gp_oom *oom)
 	gp_json_bool(out, "is_full", gp_oom_is_full(oom));
 	gp_json_u64(out, "movable_bytes", oom->movable_bytes);
 	gp_json_amount(out, "limit_bytes", oom->limit_bytes);
-	gp_json_u64(out, "charged_bytes", oom->charged_bytes);
+	gp_json_u64(out, "counted_bytes", oom->charged_bytes);
 	gp_json_amount(out, "device_total_bytes", is_known ? oom->device_total_bytes : UINT64_MAX);
 	gp_json_amount(out, "device_free_bytes", is_known ? oom->device_free_bytes : UINT64_MAX);
 	gp_json_amount(out, "outside_bytes", is_known ? taken - gp_min(oom->stats.total_bytes, taken) : UINT64_MAX);
@@ -112,7 +112,7 @@ static void write_numbers(struct gp_json *out, const struct gp_oom *oom)
 	gp_json_u64(out, "pending_bytes", oom->stats.pending_bytes);
 	gp_json_u64(out, "returning_bytes", oom->stats.returning_bytes);
 	gp_json_u64(out, "total_bytes", oom->stats.total_bytes);
-	gp_json_u64(out, "largest_free_bytes", oom->largest_free_bytes);
+	gp_json_u64(out, "largest_unused_bytes", oom->largest_unused_bytes);
 }
 
 static void write_last(struct gp_json *out, struct gp_stack_json *stacks, const struct gp_oom *oom)
@@ -122,8 +122,8 @@ static void write_last(struct gp_json *out, struct gp_stack_json *stacks, const 
 	gp_round_json(out, "rounds", oom->failure.rounds, false);
 	write_processes(out, &oom->processes);
 	gp_stack_json_site(out, stacks, "frames", oom->site);
-	gp_json_u64(out, "n_pinned_segments", oom->n_partly_used);
-	gp_json_u64(out, "pinned_free_bytes", oom->partly_used_free_bytes);
+	gp_json_u64(out, "n_partly_used_segments", oom->n_partly_used);
+	gp_json_u64(out, "partly_used_unused_bytes", oom->partly_used_unused_bytes);
 	gp_json_array_begin(out, "segments");
 	for (unsigned i = 0; i < oom->n_segments; i++)
 		write_segment(out, stacks, &oom->segments[i]);

@@ -40,9 +40,9 @@ static void log_process(const struct gp_oom *oom)
 	amount used, cached, pending, largest, limit, unpooled;
 
 	gp_log(GP_LOG_WARN,
-		"  process: used %s, cached %s (largest free block %s), pending %s, not pooled %s, limit %s",
+		"  process: used %s, cached %s (largest unused block %s), pending %s, not pooled %s, limit %s",
 		gp_amount_text(used, oom->stats.used_bytes), gp_amount_text(cached, oom->stats.cached_bytes),
-		gp_amount_text(largest, oom->largest_free_bytes), gp_amount_text(pending, oom->stats.pending_bytes),
+		gp_amount_text(largest, oom->largest_unused_bytes), gp_amount_text(pending, oom->stats.pending_bytes),
 		gp_amount_text(unpooled, oom->unpooled_bytes), amount_or(limit, oom->limit_bytes, "none"));
 }
 
@@ -71,7 +71,7 @@ static void log_rounds(const struct gp_oom *oom)
 		if (round->count && i != GP_ROUND_fail)
 			n = snprintf(line + used, sizeof(line) - used, "%s%s gained %s in %" PRIu64 " us",
 				used ? ", " : "", gp_round_doing((enum gp_round)i),
-				gp_yield_text(yielded, round->yielded_bytes), round->ns / 1000);
+				gp_yield_text(yielded, round->gained_bytes), round->ns / 1000);
 		used = gp_min(used + (size_t)n, sizeof(line) - 1);
 	}
 	if (used)
@@ -166,20 +166,20 @@ static void log_shortage(const struct gp_oom *oom)
 			shortage_text(oom), held, gp_amount_text(usable, oom->usable_bytes), permille / 10,
 			permille % 10, largest);
 	else
-		gp_log(GP_LOG_WARN, "  cause: %s: %s short even if all free memory were contiguous%s",
+		gp_log(GP_LOG_WARN, "  cause: %s: %s short even if all available memory were contiguous%s",
 			shortage_text(oom), gp_amount_text(missing, oom->missing_bytes), largest);
 }
 
 /* Even a free block that is large enough may not serve the request: small and large blocks do not share memory. */
 static void log_fragmentation(const struct gp_oom *oom)
 {
-	uint64_t short_by = oom->bytes - gp_min(oom->bytes, oom->largest_free_bytes);
+	uint64_t short_by = oom->bytes - gp_min(oom->bytes, oom->largest_unused_bytes);
 	amount all, largest, lacking;
 
 	gp_log(GP_LOG_WARN,
-		"  cause: fragmentation: %s are free between blocks that the program holds, "
-		"but the largest free block has %s, %s%s",
-		gp_amount_text(all, oom->stats.cached_bytes), gp_amount_text(largest, oom->largest_free_bytes),
+		"  cause: fragmentation: %s are cached between blocks that the program holds, "
+		"but the largest unused block has %s, %s%s",
+		gp_amount_text(all, oom->stats.cached_bytes), gp_amount_text(largest, oom->largest_unused_bytes),
 		short_by ? gp_amount_text(lacking, short_by) : "",
 		short_by ? " too little" : "and is reserved for other sizes");
 }
@@ -227,7 +227,7 @@ static bool is_limit_the_cause(const struct gp_oom *oom)
 static const char *advice_of(const struct gp_oom *oom)
 {
 	if (oom->is_vmm_better)
-		return " to see the blocks in the way; GPUPOOL_POOL=vmm can combine scattered free memory";
+		return " to see the blocks in the way; GPUPOOL_POOL=vmm can combine scattered unused memory";
 	if (oom->cause == GP_OOM_FRAGMENTED)
 		return " to see the blocks in the way";
 	if (oom->cause == GP_OOM_ROUNDED && oom->what != GP_OOM_PINNED)

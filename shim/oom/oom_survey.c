@@ -38,7 +38,7 @@ static void insert(struct gp_oom *oom, const struct gp_oom_segment *segment)
 {
 	unsigned i = oom->n_segments < GP_OOM_SEGMENTS ? oom->n_segments++ : GP_OOM_SEGMENTS;
 
-	for (; i && oom->segments[i - 1].free_bytes < segment->free_bytes; i--)
+	for (; i && oom->segments[i - 1].unused_bytes < segment->unused_bytes; i--)
 		if (i < GP_OOM_SEGMENTS)
 			oom->segments[i] = oom->segments[i - 1];
 	if (i < GP_OOM_SEGMENTS)
@@ -84,9 +84,9 @@ static void end_segment(struct survey *survey)
 	struct gp_oom *oom = survey->oom;
 
 	end_gap(survey, 0);
-	if (survey->segment.n_used && survey->segment.free_bytes) {
+	if (survey->segment.n_used && survey->segment.unused_bytes) {
 		oom->n_partly_used++;
-		oom->partly_used_free_bytes += survey->segment.free_bytes;
+		oom->partly_used_unused_bytes += survey->segment.unused_bytes;
 		insert(oom, &survey->segment);
 	}
 	*survey = (struct survey){.oom = oom};
@@ -113,10 +113,11 @@ static void note_cached(struct survey *survey, const struct gp_block_info *info)
 		survey->gap_begin = info->addr;
 	}
 	survey->gap_end = info->addr + info->rounded;
-	survey->segment.free_bytes += info->rounded;
-	survey->segment.largest_free_bytes =
-		gp_max(survey->segment.largest_free_bytes, survey->gap_end - survey->gap_begin);
-	survey->oom->largest_free_bytes = gp_max(survey->oom->largest_free_bytes, survey->gap_end - survey->gap_begin);
+	survey->segment.unused_bytes += info->rounded;
+	survey->segment.largest_unused_bytes =
+		gp_max(survey->segment.largest_unused_bytes, survey->gap_end - survey->gap_begin);
+	survey->oom->largest_unused_bytes =
+		gp_max(survey->oom->largest_unused_bytes, survey->gap_end - survey->gap_begin);
 }
 
 static bool note_block(void *arg, const struct gp_block_info *info)

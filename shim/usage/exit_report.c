@@ -77,9 +77,9 @@ static void print_rounds(const struct gp_stats *stats)
 
 	for (int i = 0; i < GP_N_ROUNDS; i++)
 		if (stats->rounds[i].count && i != GP_ROUND_fail)
-			print("    retry round %s: ran %" PRIu64 " time%s, made %s available, took %" PRIu64 " us",
+			print("    retry round %s: ran %" PRIu64 " time%s, gained %s, took %" PRIu64 " us",
 				gp_round_name((enum gp_round)i), stats->rounds[i].count, plural(stats->rounds[i].count),
-				gp_yield_text(yielded, stats->rounds[i].yielded_bytes), stats->rounds[i].ns / 1000);
+				gp_yield_text(yielded, stats->rounds[i].gained_bytes), stats->rounds[i].ns / 1000);
 }
 
 static void print_totals_of(const char *name, const struct gp_stats *stats)

@@ -15,7 +15,7 @@ void gp_round_json(
 		gp_json_string(out, "name", gp_round_name((enum gp_round)i));
 		if (is_total)
 			gp_json_u64(out, "count", rounds[i].count);
-		gp_json_u64(out, "yielded_bytes", rounds[i].yielded_bytes);
+		gp_json_u64(out, "gained_bytes", rounds[i].gained_bytes);
 		gp_json_u64(out, "ns", rounds[i].ns);
 		gp_json_object_end(out);
 	}

@@ -49,7 +49,7 @@ def answer_of(schema, **members):
 
 def device(**members):
     return {"index": 0, "uuid": "GPU-0", "used_bytes": 1, "cached_bytes": 2, "pending_bytes": 3, "total_bytes": 6,
-            "free_bytes": 1, **members}
+            "unused_bytes": 1, **members}
 
 
 def padded(schema, filler):
@@ -81,9 +81,9 @@ def unusual_numbers(schema):
         blocks=each("size_bytes", "requested_bytes", "device", "serial", address="0x7f00"),
         sites=[{"blocks": value, "bytes": value, "oldest_ns": value, "frames": [[value, value], [value]]}
                for value in NUMBERS],
-        pools=each("device", "n_segments", "largest_free_bytes", kind="device", segments=segments),
+        pools=each("device", "n_segments", "largest_unused_bytes", kind="device", segments=segments),
         regions=each("device", "used_bytes", "hits", name="r"),
-        last={"asked_bytes": -1, "rounds": each("ns", "yielded_bytes", name="x")})
+        last={"requested_bytes": -1, "rounds": each("ns", "gained_bytes", name="x")})
 
 
 def control_texts(schema):
@@ -94,14 +94,14 @@ def control_texts(schema):
         schema, uptime_ns=1, n_blocks=1, bytes=1, n_ooms=1, is_on=True, pinned={"used_bytes": 1},
         stacks={"is_on": True, "depth": 8, "sample": 1, "since_ns": 1},
         **texts("version", "command", "pool", "reuse", "bypass"),
-        devices=[device(uuid=CONTROL_TEXT, retries=[texts("name", count=1, ns=1, yielded_bytes=1)],
+        devices=[device(uuid=CONTROL_TEXT, retries=[texts("name", count=1, ns=1, gained_bytes=1)],
                         by_region=[texts("name", used_bytes=1)])],
         blocks=[texts("address", "kind", "region", "caller", size_bytes=512, requested_bytes=5, device=0, serial=1)],
         sites=[{"blocks": 1, "bytes": 1, "oldest_ns": 1, "frames": [[0, 1], [-2, 0]]}],
         objects=[texts("path", "build_id", "base")], places=[texts("function", "file", line=1)],
         settings=[texts("name", "value", "source")], regions=[texts("name", device=0, used_bytes=1)],
         pools=[texts("kind", device=0, n_segments=1, segments=[texts("address", blocks=[[512, CONTROL_TEXT]])])],
-        last=texts("cause", "kind", asked_bytes=1, rounds=[texts("name")], frames=[[0, 1]]),
+        last=texts("cause", "kind", requested_bytes=1, rounds=[texts("name")], frames=[[0, 1]]),
         frameworks=[texts("name", "library", "switch", own_pool=True)],
         reports=[texts("what", "seen", "block", "kind", "bytes", times=1)])
 

@@ -73,7 +73,7 @@ static void add_pool(struct sums *sums, const json_t *pool)
 		}
 	}
 	ck_assert_uint_eq(largest, number(pool, "largest_cached_bytes"));
-	ck_assert_uint_ge(number(pool, "largest_free_bytes"), largest);
+	ck_assert_uint_ge(number(pool, "largest_unused_bytes"), largest);
 	sums->n_segments += number(pool, "n_segments");
 }
 
@@ -153,7 +153,8 @@ static void check_drawing(const char *name)
 	if (strcmp(name, "held"))
 		return;
 	ck_assert_msg(play_run_stat("map --ascii", text, sizeof(text)) == 0, "gpupool-stat map failed: %s", text);
-	ck_assert_msg(strstr(text, "\ndevice 0: ") && strstr(text, "\npinned memory: ") && strstr(text, "are free in "),
+	ck_assert_msg(
+		strstr(text, "\ndevice 0: ") && strstr(text, "\npinned memory: ") && strstr(text, "are unused in "),
 		"expected both memories and their free bytes in: %s", text);
 	n_checked++;
 }

@@ -47,7 +47,7 @@ static void read_rounds(const char *name)
 	const char *at = play_ask("status");
 
 	for (rounds = 0; (at = strstr(at, "\"round\":")); at++)
-		if (play_number(at, "round") >= 2 && play_number(at, "yielded_bytes") > 0)
+		if (play_number(at, "round") >= 2 && play_number(at, "gained_bytes") > 0)
 			rounds += play_number(at, "count");
 }
 

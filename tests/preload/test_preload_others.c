@@ -29,8 +29,8 @@ static void play_others(const char *scenario, const char *const *env, void (*at_
 
 static uint64_t given, got;
 
-/* Returns how many bytes a round yielded, according to an answer to "status". */
-static uint64_t yield_of(const char *status, const char *round)
+/* Returns how many bytes a round gained, according to an answer to "status". */
+static uint64_t gain_of(const char *status, const char *round)
 {
 	char key[64];
 	const char *at;
@@ -38,12 +38,12 @@ static uint64_t yield_of(const char *status, const char *round)
 	snprintf(key, sizeof(key), "\"name\":\"%s\"", round);
 	at = strstr(status, key);
 	ck_assert_msg(at, "expected the round %s in: %s", round, status);
-	return play_number(at, "yielded_bytes");
+	return play_number(at, "gained_bytes");
 }
 
 static void read_both(const char *name)
 {
-	got = yield_of(play_ask_pid((unsigned)play_fact("own pid"), "status"), "processes");
+	got = gain_of(play_ask_pid((unsigned)play_fact("own pid"), "status"), "processes");
 	given = play_number(play_ask_pid((unsigned)play_fact("child's pid"), "status"), "yielded_bytes");
 }
 
@@ -110,7 +110,7 @@ END_TEST
 
 static void read_yield(const char *name)
 {
-	got = yield_of(play_ask_pid((unsigned)play_fact("own pid"), "status"), "processes");
+	got = gain_of(play_ask_pid((unsigned)play_fact("own pid"), "status"), "processes");
 }
 
 START_TEST(a_stopped_process_does_not_keep_others_from_being_asked)
@@ -263,8 +263,8 @@ static void read_contexts(const char *name)
 {
 	const char *status = play_ask("status");
 
-	given = yield_of(status, "contexts");
-	got = yield_of(strstr(status, "\"pinned\":{"), "contexts");
+	given = gain_of(status, "contexts");
+	got = gain_of(strstr(status, "\"pinned\":{"), "contexts");
 }
 
 START_TEST(other_contexts_of_the_process_release_their_caches_on_an_out_of_memory)

@@ -157,8 +157,8 @@ static void check_fragmented(const char *name)
 	const char *answer = play_ask("oom");
 
 	ck_assert_ptr_nonnull(strstr(answer, "\"cause\":\"fragmented\""));
-	ck_assert_uint_ge(play_number(answer, "largest_free_bytes"), 10 * MIB);
-	ck_assert_uint_ge(play_number(answer, "n_pinned_segments"), 2);
+	ck_assert_uint_ge(play_number(answer, "largest_unused_bytes"), 10 * MIB);
+	ck_assert_uint_ge(play_number(answer, "n_partly_used_segments"), 2);
 }
 
 START_TEST(an_out_of_memory_report_counts_fragmented_free_memory_of_regions)

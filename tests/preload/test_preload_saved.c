@@ -75,7 +75,7 @@ START_TEST(an_out_of_memory_report_can_be_read_after_its_process_has_ended)
 	check_in(output, " has ended: ");
 	check_in(output, "/app_short leak\n1 out-of-memory error; the last ");
 	check_in(output, " on device 0: a request for 3.00 MiB failed\n");
-	check_in(output, "advice   GPUPOOL_POOL=vmm can combine scattered free memory\n");
+	check_in(output, "advice   GPUPOOL_POOL=vmm can combine scattered unused memory\n");
 	snprintf(words, sizeof(words), "oom ./%s", name);
 	ck_assert_int_eq(run_stat(words), 0);
 	check_in(output, " on device 0: a request for 3.00 MiB failed\n");
@@ -145,9 +145,9 @@ START_TEST(message_screen_and_recording_agree_about_an_out_of_memory)
 	page[fread(page, 1, sizeof(page) - 1, file)] = '\0';
 	fclose(file);
 	check_in(page, "\"episodes\":[{");
-	ck_assert_uint_eq(play_number(strstr(page, "\"episodes\":[{"), "asked_bytes"), 4 * MIB);
+	ck_assert_uint_eq(play_number(strstr(page, "\"episodes\":[{"), "requested_bytes"), 4 * MIB);
 	check_in(strstr(page, "\"episodes\":[{"), "\"is_served\":false");
-	ck_assert_uint_eq(play_number(strstr(page, "\"refused\":[{"), "asked_bytes"), 4 * MIB);
+	ck_assert_uint_eq(play_number(strstr(page, "\"refused\":[{"), "requested_bytes"), 4 * MIB);
 }
 END_TEST
 

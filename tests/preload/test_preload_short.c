@@ -236,7 +236,8 @@ static const struct {
 		{"cause: the device is full: the program itself holds 198 MiB of the ",
 			"; the largest call site, with 198 MiB, is app_short+0x"}},
 	{{"GPUPOOL_LIMIT=" LIMIT}, "too-large", "limited",
-		{"cause: the limit is reached: 70.0 MiB short even if all free memory were contiguous; the largest "
+		{"cause: the limit is reached: 70.0 MiB short even if all available memory were contiguous; the "
+		 "largest "
 		 "holder, with 120 MiB, is app_short\n",
 			" for details; GPUPOOL_LIMIT sets the limit\n"}},
 	{{"SIMGPU_MEMORY=500MiB", "SIMGPU_CONTEXT_MEMORY=300MiB", "GPUPOOL_POOL=vmm"}, "leak", "others",
@@ -250,13 +251,15 @@ static const struct {
 			" for details; to compare the pool types, record a run with GPUPOOL_RECORD=FILE and run "
 			"gpupool-stat replay FILE\n"}},
 	{{"GPUPOOL_LIMIT=" LIMIT}, "sieve", "fragmented",
-		{"cause: fragmentation: 22.0 MiB are free between blocks that the program holds, but the largest free "
+		{"cause: fragmentation: 22.0 MiB are cached between blocks that the program holds, but the largest "
+		 "unused "
 		 "block has 4.00 MiB, 4.00 KiB too little\n",
-			" to see the blocks in the way; GPUPOOL_POOL=vmm can combine scattered free memory\n"}},
+			" to see the blocks in the way; GPUPOOL_POOL=vmm can combine scattered unused memory\n"}},
 	{{"GPUPOOL_LIMIT=" LIMIT}, "leak-beside-work", "fragmented",
-		{"cause: fragmentation: 36.5 MiB are free between blocks that the program holds, but the largest free "
+		{"cause: fragmentation: 36.5 MiB are cached between blocks that the program holds, but the largest "
+		 "unused "
 		 "block has 14.5 MiB, and is reserved for other sizes\n",
-			" to see the blocks in the way; GPUPOOL_POOL=vmm can combine scattered free memory\n"}},
+			" to see the blocks in the way; GPUPOOL_POOL=vmm can combine scattered unused memory\n"}},
 	{{"GPUPOOL_LIMIT=" LIMIT}, "small-survivors", "fragmented", {" to see the blocks in the way\n", "next: "}},
 	/* The device cannot map memory, so vmm is not recommended. */
 	{{"GPUPOOL_LIMIT=" LIMIT, "SIMGPU_LACKS=102"}, "sieve", "fragmented",

@@ -269,11 +269,11 @@ START_TEST(a_fragmentation_report_names_the_blocks_in_the_way)
 	check_in(play_err, "next: run gpupool-stat oom ");
 	ck_assert_uint_eq(play_number(answers[0], "n_ooms"), 3);
 	check_in(answers[0], "\"cause\":\"fragmented\"");
-	ck_assert_uint_eq(play_number(answers[0], "asked_bytes"), 400 * MIB);
+	ck_assert_uint_eq(play_number(answers[0], "requested_bytes"), 400 * MIB);
 	ck_assert_uint_eq(play_number(answers[0], "missing_bytes"), 0);
 	ck_assert_uint_gt(play_number(answers[0], "cached_bytes"), 300 * MIB);
-	ck_assert_uint_lt(play_number(answers[0], "largest_free_bytes"), 64 * MIB);
-	ck_assert_uint_gt(play_number(answers[0], "n_pinned_segments"), 4);
+	ck_assert_uint_lt(play_number(answers[0], "largest_unused_bytes"), 64 * MIB);
+	ck_assert_uint_gt(play_number(answers[0], "n_partly_used_segments"), 4);
 	ck_assert_uint_eq(play_number(strstr(answers[0], "\"blocks\":[{"), "size_bytes"), 4 * MIB);
 	check_in(strstr(answers[0], "\"segments\":["), "\"frames\":[[");
 	check_in(strstr(answers[0], "\"holders\":["), "\"frames\":[[");
@@ -433,7 +433,7 @@ START_TEST(gpupool_stat_oom_explains_the_last_out_of_memory)
 	play("fragmented", env, show_oom);
 	check_in(answers[0], "3 out-of-memory errors; the last ");
 	check_in(answers[0], " on device 0: a request for 400 MiB failed\n");
-	check_in(answers[0], "cause    fragmentation: enough memory is free, but it is not contiguous\n");
+	check_in(answers[0], "cause    fragmentation: enough memory is unused, but it is not contiguous\n");
 	check_in(answers[0], "requested at: " AT("fragmented"));
 	check_in(answers[0], "driver allocations in which the program holds blocks:\n");
 	check_in(answers[0], "checking for finished GPU work");

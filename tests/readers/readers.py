@@ -62,17 +62,17 @@ def main(tests):
 
 COUNTERS = {
     "used_bytes": 805306368, "requested_bytes": 796917760, "cached_bytes": 484442112, "pending_bytes": 2097152,
-    "returning_bytes": 0, "total_bytes": 1291845632, "free_bytes": 486539264, "n_used_blocks": 312,
-    "n_free_blocks": 12, "n_pending_blocks": 1, "unpooled_bytes": 0, "limit_bytes": 8589934592,
+    "returning_bytes": 0, "total_bytes": 1291845632, "unused_bytes": 486539264, "n_used_blocks": 312,
+    "n_cached_blocks": 12, "n_pending_blocks": 1, "unpooled_bytes": 0, "limit_bytes": 8589934592,
     "peak_used_bytes": 943718400, "peak_total_bytes": 1291845632, "hits": 999, "misses": 1, "driver_allocs": 110,
     "driver_frees": 1, "driver_ns": 3210000, "fence_records": 9000, "fence_orders": 300, "fence_queries": 12000,
     "fence_waits": 2, "ooms": 2, "double_frees": 0, "invalid_frees": 1, "release_errors": 0,
-    "retries": [{"round": 1, "name": "settle", "count": 3, "yielded_bytes": 12582912, "ns": 1200000},
-                {"round": 2, "name": "enough", "count": 1, "yielded_bytes": 4096, "ns": 9000}],
+    "retries": [{"round": 1, "name": "settle", "count": 3, "gained_bytes": 12582912, "ns": 1200000},
+                {"round": 2, "name": "enough", "count": 1, "gained_bytes": 4096, "ns": 9000}],
 }
 
 STATUS = {
-    "schema": "gpupool.status/1", "version": "0.1.0", "pid": 7, "command": HOSTILE + " --secret=1",
+    "schema": "gpupool.status/2", "version": "0.1.0", "pid": 7, "command": HOSTILE + " --secret=1",
     "uptime_ns": 11520000000000, "pool": "split", "reuse": "ordered", "bypass": None,
     "devices": [{"index": 0, "contexts": 1, "device_total_bytes": 16904998912, "device_free_bytes": 15128363008,
                  "outside_bytes": 484790272, **COUNTERS},
@@ -103,19 +103,19 @@ LEAKS = {
 }
 
 OOM = {
-    "schema": "gpupool.oom/1", "pid": 7, "n_ooms": 1,
-    "last": {"age_ns": 1000000000, "kind": "device", "device": 0, "asked_bytes": 1073741824, "cause": "full",
+    "schema": "gpupool.oom/2", "pid": 7, "n_ooms": 1,
+    "last": {"age_ns": 1000000000, "kind": "device", "device": 0, "requested_bytes": 1073741824, "cause": "full",
              "missing_bytes": 1048576, "used_bytes": 512, "limit_bytes": None,
-             "rounds": [{"name": "settle", "yielded_bytes": 1, "ns": 1200}], "frames": [[0, 4096]], "segments": [],
+             "rounds": [{"name": "settle", "gained_bytes": 1, "ns": 1200}], "frames": [[0, 4096]], "segments": [],
              "holders": [{"blocks": 1, "bytes": 512, "frames": None}]},
     "objects": LEAKS["objects"],
 }
 
 MAP = {
-    "schema": "gpupool.map/1", "pid": 7, "truncated": False, "sites": [{"frames": [[0, 4096]]}],
+    "schema": "gpupool.map/2", "pid": 7, "truncated": False, "sites": [{"frames": [[0, 4096]]}],
     "objects": LEAKS["objects"],
     "pools": [{"device": 0, "kind": "device", "n_segments": 1, "n_blocks": 4, "largest_cached_bytes": 100663296,
-               "largest_free_bytes": 100663296,
+               "largest_unused_bytes": 100663296,
                "segments": [{"address": "0x7f0000000000",
                              "blocks": [[33554432, "cached"], [16777216, "pending"], [67108864, "used", 67000000, 0],
                                         [100663296, "cached"]]}]}],

@@ -209,7 +209,7 @@ def a_chrome_trace_has_a_track_for_each_kind_of_memory_and_its_peaks():
     assert max(sum(event["args"].values()) for event in tracks["device 0 memory"]) == 22 * MIB
     assert max(sum(event["args"].values()) for event in tracks["device 1 memory"]) == 4 * MIB
     (instant,) = [event for event in events if event["ph"] == "i"]
-    assert instant["args"] == {"asked_bytes": 1 << 40} and instant["s"] == "p"
+    assert instant["args"] == {"requested_bytes": 1 << 40} and instant["s"] == "p"
 
 
 def a_long_chrome_trace_is_thinned_out_and_keeps_its_peak():

@@ -114,7 +114,7 @@ def each_step_has_a_count_and_a_time():
 
 def hostile_answers_of_a_process_cause_no_duplicate_series():
     device = STATUS["devices"][0]
-    rounds = [{"name": name, "count": 1, "yielded_bytes": 1, "ns": 1}
+    rounds = [{"name": name, "count": 1, "gained_bytes": 1, "ns": 1}
               for name in ("settle", "settle", "a" * 40, "a" * 41, readers.HOSTILE, "", "\u00e9", 7)]
     answer = dict(STATUS, devices=[dict(device, retries=rounds), device, dict(device, index=64), dict(device, index=-1),
                                    dict(device, index="0"), None, 7], pinned=[], pool=readers.HOSTILE, version=None,

@@ -122,11 +122,11 @@ def the_facts_of_a_report_match_the_recording():
     assert device["peak_used_bytes"] == 52 * MIB + 512 and pinned["peak_used_bytes"] == MIB
     first, second, third = facts["episodes"]
     # These are the bytes that the program requested, not those of the driver allocation that failed.
-    assert (first["asked_bytes"], first["returned_bytes"], first["is_served"]) == (40 * MIB, 2 * MIB, True)
-    assert (second["asked_bytes"], second["n_denied"], second["is_served"]) == (1 << 40, 1, False)
+    assert (first["requested_bytes"], first["returned_bytes"], first["is_served"]) == (40 * MIB, 2 * MIB, True)
+    assert (second["requested_bytes"], second["n_denied"], second["is_served"]) == (1 << 40, 1, False)
     # A limit forbids this allocation, so the driver is not asked.
-    assert (third["asked_bytes"], third["n_denied"], third["is_served"]) == (3 * MIB, 0, False)
-    assert [moment["asked_bytes"] for moment in facts["refused"]] == [1 << 40, 3 * MIB]
+    assert (third["requested_bytes"], third["n_denied"], third["is_served"]) == (3 * MIB, 0, False)
+    assert [moment["requested_bytes"] for moment in facts["refused"]] == [1 << 40, 3 * MIB]
 
 
 def the_key_figures_and_the_limit_match_the_recording():
@@ -151,7 +151,7 @@ def a_report_distinguishes_free_memory_in_pieces_from_memory_that_may_be_in_use(
     r.put("ALLOC", 0, 22 * MIB + 1, -12).put("ALLOC", 0, 22 * MIB, -12)
     facts = facts_of(load(report(r.put("EXIT").save(path("pieces.rec")), "pieces")))
     assert [episode["cause"] for episode in facts["episodes"]] == [
-        "fragmentation: 38.0 MiB are free between blocks that the program holds, but the largest free block has 22.0 MiB, "
+        "fragmentation: 38.0 MiB are cached between blocks that the program holds, but the largest unused block has 22.0 MiB, "
         "512 B too little",
         "the limit is reached: of 38.0 MiB that are free, the GPU may still be using some, or they are reserved for other "
         "sizes"], facts["episodes"]
@@ -162,13 +162,13 @@ def failures_under_a_limit_have_the_causes_of_the_message():
     causes = [episode["cause"] for episode in facts["episodes"]]
     assert causes == [
         "the request is larger than the limit",
-        "the limit is reached: 16.0 MiB short even if all free memory were contiguous",
+        "the limit is reached: 16.0 MiB short even if all available memory were contiguous",
         "the limit is reached: the program itself holds 92.0 MiB of the 96.0 MiB that it may use (95.8 %)",
         "the device is full: the driver refused 1 time"], causes
     assert facts["oom"] == "Out of memory on device 0: a request for 80.0 MiB failed; " + causes[0]
     first, second, third, _ = facts["episodes"]
-    assert first["process"] == "used 30.0 MiB, held but not used 0 B, not pooled 0 B, limit 64.0 MiB", first
-    assert third["process"] == "used 60.0 MiB, held but not used 0 B, not pooled 32.0 MiB, limit 96.0 MiB", third
+    assert first["process"] == "used 30.0 MiB, unused 0 B, not pooled 0 B, limit 64.0 MiB", first
+    assert third["process"] == "used 60.0 MiB, unused 0 B, not pooled 32.0 MiB, limit 96.0 MiB", third
     assert (first["requested_at"], "requested_at" in third) == ("0x77", False)
     assert second["requested_at"].startswith("solver+0x1000 < train"), second
 
@@ -256,7 +256,7 @@ def a_browser_draws_the_limit_and_the_call_sites_of_a_recording():
 def a_browser_draws_a_recording_at_every_event():
     file = report(make_recording(), "made")
     labels, text = draw(file, "#at=1")
-    assert labels["curve"].startswith("device 0: at most 52.0 MiB used, 60.0 MiB taken"), labels
+    assert labels["curve"].startswith("device 0: at most 52.0 MiB used, 60.0 MiB total"), labels
     assert labels["map"] == "device 0: 2 segments, 2 blocks, 48.0 MiB of 60.0 MiB", labels
     assert re.search(r"<td>40\.0 MiB</td><td>1</td><td>2\.00 MiB</td><td>served</td>", text), text
     assert figures_in(text)["Peak taken"] == ("60.0 MiB", "from the driver, 1.15 times the used"), figures_in(text)
@@ -300,7 +300,7 @@ def a_browser_draws_a_process():
     assert "device 0: used 768 MiB, cached 462 MiB" in text
     assert re.search(r"<td>device 0</td><td>settle</td><td>3</td>", text)
     assert "1 out-of-memory error; the last one 1s ago: a request for 1.00 GiB of device memory failed; the device is " \
-           "full: 1.00 MiB short even if all free memory were contiguous" in text
+           "full: 1.00 MiB short even if all available memory were contiguous" in text
     assert figures_in(text)["Hit rate"] == ("99.9%", "999 of 1,000 allocations"), figures_in(text)
     assert figures_in(text)["Limit"] == ("8.00 GiB", "15.0% of it was taken"), figures_in(text)
     assert re.findall(r"<option[^>]*>([^<]*)", text) == ["device 0", "device 1", "pinned memory"], text

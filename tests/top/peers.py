@@ -21,9 +21,9 @@ COUNTERS = {"requested_bytes": GIB, "pending_bytes": 0, "returning_bytes": 0, "h
 def status(command="./solver --steps 9", used=4 * GIB, cached=2 * GIB, growth=None, **more):
     """An answer to "status": one device of 16 GiB, of which 1 GiB is used outside the pools."""
     device = {"index": 0, "device_total_bytes": 16 * GIB, "device_free_bytes": 15 * GIB - used - cached,
-              **COUNTERS, "used_bytes": used, "cached_bytes": cached, "free_bytes": cached,
+              **COUNTERS, "used_bytes": used, "cached_bytes": cached, "unused_bytes": cached,
               "total_bytes": used + cached, **more}
-    return {"schema": "gpupool.status/1", "version": "0.1.0", "command": command, "pool": "split",
+    return {"schema": "gpupool.status/2", "version": "0.1.0", "command": command, "pool": "split",
             "reuse": "ordered", "bypass": None, "devices": [device], "pinned": {**COUNTERS, "total_bytes": 0},
             "growth": growth or {}}
 
@@ -34,9 +34,9 @@ LEAKS = {"schema": "gpupool.leaks/1", "stacks": {"is_on": True, "depth": 8, "sam
          "without_stack": {"blocks": 1, "bytes": GIB, "oldest_ns": None},
          "sizes": [{"from_bytes": GIB, "blocks": 3, "bytes": 4 * GIB, "oldest_ns": None}], "ages": []}
 
-MAP = {"schema": "gpupool.map/1", "truncated": False, "sites": [], "objects": [], "places": [],
+MAP = {"schema": "gpupool.map/2", "truncated": False, "sites": [], "objects": [], "places": [],
        "pools": [{"device": 0, "kind": "device", "n_segments": 1, "n_blocks": 3, "largest_cached_bytes": 2 * GIB,
-                  "largest_free_bytes": 2 * GIB, "segments": [
+                  "largest_unused_bytes": 2 * GIB, "segments": [
                       {"address": "0x7f0000000000",
                        "blocks": [[3 * GIB, "used", 3 * GIB], [2 * GIB, "cached"], [GIB, "used", GIB]]}]}]}
 
@@ -90,7 +90,7 @@ def answer_requests(client, answers, request_log, n_requests):
             answer = answers.get(line.split()[0], error)
             while answer == "endless":
                 client.sendall(b"x" * 65536)
-            if isinstance(answer, dict) and answer["schema"] == "gpupool.status/1":
+            if isinstance(answer, dict) and answer["schema"] == "gpupool.status/2":
                 answer = grown(answer, n_requests[0])
             text = answer if isinstance(answer, str) else json.dumps(answer)
             client.sendall(text.encode("utf-8", "surrogatepass") + b"\n")

@@ -30,18 +30,18 @@ static int n_peers;
 #define COUNTERS                                                                                 \
 	"\"used_bytes\":805306368,\"requested_bytes\":796917760,\"cached_bytes\":484442112,"     \
 	"\"pending_bytes\":2097152,\"returning_bytes\":0,\"total_bytes\":1291845632,"            \
-	"\"free_bytes\":486539264,\"n_used_blocks\":312,\"n_free_blocks\":12,"                   \
+	"\"unused_bytes\":486539264,\"n_used_blocks\":312,\"n_cached_blocks\":12,"               \
 	"\"n_pending_blocks\":1,\"unpooled_bytes\":0,\"limit_bytes\":null,"                      \
 	"\"peak_used_bytes\":943718400,\"peak_total_bytes\":1291845632,\"hits\":999,"            \
 	"\"misses\":1,\"driver_allocs\":110,\"driver_frees\":1,\"driver_ns\":3210000,"           \
 	"\"fence_records\":9000,\"fence_orders\":300,\"fence_queries\":12000,\"fence_waits\":2," \
 	"\"ooms\":2,\"double_frees\":0,\"invalid_frees\":1,\"release_errors\":0,"                \
-	"\"retries\":[{\"round\":1,\"name\":\"settle\",\"count\":3,\"yielded_bytes\":12582912,"  \
-	"\"ns\":1200000},{\"round\":2,\"name\":\"enough\",\"count\":0,\"yielded_bytes\":0,"      \
+	"\"retries\":[{\"round\":1,\"name\":\"settle\",\"count\":3,\"gained_bytes\":12582912,"   \
+	"\"ns\":1200000},{\"round\":2,\"name\":\"enough\",\"count\":0,\"gained_bytes\":0,"       \
 	"\"ns\":0}]"
 
 #define STATUS                                                                           \
-	"{\"schema\":\"gpupool.status/1\",\"version\":\"0.1.0\",\"pid\":7,\"command\":"  \
+	"{\"schema\":\"gpupool.status/2\",\"version\":\"0.1.0\",\"pid\":7,\"command\":"  \
 	"\"python train.py\",\"uptime_ns\":11520000000000,\"pool\":\"split\",\"reuse\":" \
 	"\"ordered\",\"bypass\":null,\"devices\":[{\"index\":0,\"contexts\":1,"          \
 	"\"device_total_bytes\":16904998912,\"device_free_bytes\":15128363008,"          \
@@ -68,10 +68,10 @@ const char peer_leaks[] =
 	"\"places\":[{\"function\":\"Layer.forward\",\"file\":\"/opt/app/net.py\",\"line\":12}]," OBJECTS "}";
 
 const char peer_oom[] =
-	"{\"schema\":\"gpupool.oom/1\",\"pid\":7,\"n_ooms\":1,\"last\":{\"age_ns\":1000000000,\"kind\":\"device\","
-	"\"device\":0,\"asked_bytes\":1073741824,\"cause\":\"full\",\"missing_bytes\":1048576,\"used_bytes\":512,"
+	"{\"schema\":\"gpupool.oom/2\",\"pid\":7,\"n_ooms\":1,\"last\":{\"age_ns\":1000000000,\"kind\":\"device\","
+	"\"device\":0,\"requested_bytes\":1073741824,\"cause\":\"full\",\"missing_bytes\":1048576,\"used_bytes\":512,"
 	"\"held_bytes\":512,\"usable_bytes\":1024,\"better_pool\":\"vmm\","
-	"\"limit_bytes\":null,\"rounds\":[{\"name\":\"settle\",\"yielded_bytes\":1,\"ns\":1200}],"
+	"\"limit_bytes\":null,\"rounds\":[{\"name\":\"settle\",\"gained_bytes\":1,\"ns\":1200}],"
 	"\"frames\":[[0,4096]],\"segments\":[],\"holders\":[{\"blocks\":1,\"bytes\":512,\"frames\":null}]}," OBJECTS
 	"}";
 
@@ -105,7 +105,7 @@ static const struct {
 		   "{\"address\":\"0x7e0000000000\",\"size_bytes\":2097152,"
 		   "\"requested_bytes\":2000000,\"device\":0,\"kind\":\"pinned\",\"serial\":3}]}"},
 	{"blocks 1", "{\"schema\":\"gpupool.blocks/1\",\"n_blocks\":3,\"blocks\":[]}"},
-	{"map", "{\"schema\":\"gpupool.map/1\",\"pid\":7,\"truncated\":false,\"pools\":[]}"},
+	{"map", "{\"schema\":\"gpupool.map/2\",\"pid\":7,\"truncated\":false,\"pools\":[]}"},
 	{"leaks", peer_leaks},
 	{"leaks 1500", peer_leaks},
 	{"oom", peer_oom},
@@ -120,21 +120,21 @@ static const struct {
 		      "\"cached_bytes\":2097152,\"pending_bytes\":4096,\"returning_bytes\":512}"},
 	{"reclaim pinned", "{\"schema\":\"gpupool.reclaim/1\",\"released_bytes\":3}"},
 	{"reclaim 0 pinned", "{\"schema\":\"gpupool.reclaim/1\",\"released_bytes\":4}"},
-	{"limit", "{\"schema\":\"gpupool.limit/1\",\"devices\":[{\"index\":0,\"limit_bytes\":null,"
-		  "\"total_bytes\":0},{\"index\":11,\"limit_bytes\":8589934592,\"total_bytes\":"
-		  "1291845632}],\"pinned\":{\"limit_bytes\":null,\"total_bytes\":512}}"},
-	{"limit set 0=1GiB", "{\"schema\":\"gpupool.limit/1\",\"released_bytes\":2097152,\"devices\":[{\"index\":0,"
-			     "\"limit_bytes\":1073741824,\"total_bytes\":1610612736}]}"},
+	{"limit", "{\"schema\":\"gpupool.limit/2\",\"devices\":[{\"index\":0,\"limit_bytes\":null,"
+		  "\"counted_bytes\":0},{\"index\":11,\"limit_bytes\":8589934592,\"counted_bytes\":"
+		  "1291845632}],\"pinned\":{\"limit_bytes\":null,\"counted_bytes\":512}}"},
+	{"limit set 0=1GiB", "{\"schema\":\"gpupool.limit/2\",\"released_bytes\":2097152,\"devices\":[{\"index\":0,"
+			     "\"limit_bytes\":1073741824,\"counted_bytes\":1610612736}]}"},
 	{"limit set pinned 5%",
-		"{\"schema\":\"gpupool.limit/1\",\"pinned\":{\"limit_bytes\":1024,\"total_bytes\":512}}"},
+		"{\"schema\":\"gpupool.limit/2\",\"pinned\":{\"limit_bytes\":1024,\"counted_bytes\":512}}"},
 	{"defer", "{\"schema\":\"gpupool.defer/1\",\"scopes\":1}"},
 	{"defer on", "{\"schema\":\"gpupool.defer/1\",\"scopes\":2}"},
 	{"defer off", "{\"schema\":\"gpupool.defer/1\",\"scopes\":0}"},
-	{"region", "{\"schema\":\"gpupool.region/1\",\"regions\":[{\"name\":\"forward pass\",\"device\":0,"
+	{"region", "{\"schema\":\"gpupool.region/2\",\"regions\":[{\"name\":\"forward pass\",\"device\":0,"
 		   "\"used_bytes\":512,\"cached_bytes\":2097152,\"pending_bytes\":0,\"total_bytes\":2097664,"
 		   "\"hits\":41,\"misses\":1}]}"},
 	{"region invalidate 100%25%20mine",
-		"{\"schema\":\"gpupool.region/1\",\"released_bytes\":2097152,\"busy_blocks\":1,"
+		"{\"schema\":\"gpupool.region/2\",\"released_bytes\":2097152,\"busy_blocks\":1,"
 		"\"busy_bytes\":512,\"regions\":[]}"},
 	{"config", "{\"schema\":\"gpupool.config/1\",\"settings\":["
 		   "{\"name\":\"GPUPOOL_POOL\",\"value\":\"split\",\"source\":\"default\"},"

@@ -55,7 +55,7 @@ const char *peer_socket(pid_t pid);
 
 /* The answer of PEER_STAYS to any request: the number of the connection, and of the answer on it. */
 #define peer_counted \
-	"{\"schema\":\"gpupool.limit/1\",\"devices\":[{\"index\":%d,\"limit_bytes\":null,\"total_bytes\":%d}]}"
+	"{\"schema\":\"gpupool.limit/2\",\"devices\":[{\"index\":%d,\"limit_bytes\":null,\"counted_bytes\":%d}]}"
 
 /* Good answers to "status", "status callers", "leaks" and "oom". */
 extern const char peer_status[], peer_status_callers[], peer_leaks[], peer_oom[];

@@ -22,7 +22,7 @@ struct survey_peer survey_peers[PEERS_MAX];
 int survey_n_peers, survey_n_asked;
 char survey_root[64];
 int64_t survey_now_ns;
-const char survey_status[] = "{\"schema\":\"gpupool.status/1\",\"pid\":7,\"command\":\"train\",\"devices\":[]}\n";
+const char survey_status[] = "{\"schema\":\"gpupool.status/2\",\"pid\":7,\"command\":\"train\",\"devices\":[]}\n";
 
 static void take_client(struct survey_peer *peer)
 {

@@ -463,7 +463,7 @@ START_TEST(the_counters_follow_an_allocation_a_free_and_a_reuse)
 	fixture_free(addr);
 	stats = fixture_stats();
 	ck_assert_uint_eq(stats.requested_bytes + stats.used_bytes + stats.n_used_blocks, 0);
-	ck_assert_uint_eq(stats.free_bytes, stats.pending_bytes + stats.cached_bytes);
+	ck_assert_uint_eq(stats.unused_bytes, stats.pending_bytes + stats.cached_bytes);
 	ck_assert_uint_eq(stats.fence_records, 1);
 	ck_assert_uint_gt(stats.peak_used_bytes, 0);
 	fixture_alloc(1000);

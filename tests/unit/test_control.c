@@ -363,7 +363,7 @@ START_TEST(running_out_of_memory_asks_sibling_pools_before_other_contexts)
 	px.fake.outside = 200 * GP_MIB;
 	px.fake.siblings_yield = px.fake.contexts_yield = 100 * GP_MIB;
 	fixture_alloc(100 * GP_MIB);
-	ck_assert_uint_eq(fixture_stats().rounds[GP_ROUND_all].yielded_bytes, 100 * GP_MIB);
+	ck_assert_uint_eq(fixture_stats().rounds[GP_ROUND_all].gained_bytes, 100 * GP_MIB);
 	ck_assert_uint_eq(fixture_stats().rounds[GP_ROUND_fences].count, 0);
 	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_ASK_CONTEXTS), 0);
 }

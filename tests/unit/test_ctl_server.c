@@ -62,7 +62,7 @@ static const struct {
 	{"version", fixture_version},
 	{"version\r", fixture_version},
 	{"  version\t", fixture_version},
-	{"status", "{\"schema\":\"gpupool.status/1\",\"thread\":\"gpupool\",\"blocked_signals\":29}"},
+	{"status", "{\"schema\":\"gpupool.status/2\",\"thread\":\"gpupool\",\"blocked_signals\":29}"},
 	{"reclaim", "{\"schema\":\"gpupool.reclaim/1\",\"words\":[]}"},
 	{"reclaim 0 pinned", "{\"schema\":\"gpupool.reclaim/1\",\"words\":[\"0\",\"pinned\"]}"},
 	{"reclaim 0 pinned 1", ERROR("usage", "usage: reclaim [DEVICE] [pinned]")},

@@ -26,7 +26,7 @@ static uint64_t count_of(enum gp_round round)
 
 static uint64_t yield_of(enum gp_round round)
 {
-	return fixture_stats().rounds[round].yielded_bytes;
+	return fixture_stats().rounds[round].gained_bytes;
 }
 
 START_TEST(the_retry_rounds_are_numbered_in_the_order_in_which_they_run)
@@ -227,7 +227,7 @@ START_TEST(the_report_of_a_failure_contains_only_its_own_rounds)
 	fixture_free_as(small, GP_FREE_SYNCED);
 	ck_assert_int_eq(alloc_explained(200 * GP_MIB, &failure), -ENOMEM);
 	ck_assert_uint_eq(failure.rounds[GP_ROUND_settle].count, 1);
-	ck_assert_uint_gt(failure.rounds[GP_ROUND_enough].yielded_bytes, 0);
+	ck_assert_uint_gt(failure.rounds[GP_ROUND_enough].gained_bytes, 0);
 	ck_assert_int_eq(alloc_explained(FIXTURE_CAPACITY + 1, &failure), -ENOMEM);
 	ck_assert(failure.is_hopeless);
 	ck_assert_uint_eq(failure.rounds[GP_ROUND_settle].count, 0);

@@ -32,7 +32,7 @@
 	"  fences                 9000  300 GPU waits, 12000 polled, 2 host waits\n" \
 	"  out of memory             2  errors that reached the program\n" \
 	"  invalid frees             1  of a pointer inside a block\n" \
-	"  retry 1 settle            3  times, 12.0 MiB yielded, 1.20 ms\n"
+	"  retry 1 settle            3  times, 12.0 MiB gained, 1.20 ms\n"
 /* clang-format on */
 
 START_TEST(status_shows_all_counters_within_80_columns)
@@ -44,11 +44,7 @@ START_TEST(status_shows_all_counters_within_80_columns)
 		"pid %d  python train.py\n"
 		"up 3h12m, pool split, reuse ordered, gpupool 0.1.0\n"
 		"\n"
-		"device 0\n"
-		"  Effective GPU memory usage: 10.51%% (1.655 GiB/15.744 GiB)\n"
-		"  CUDA GPU memory usage: 1.203 GiB\n"
-		"  SplitPool usage: 1.203 GiB (768.000 MiB allocated, 464.000 MiB cached)\n"
-		"\n" HELD "  outside gpupool     462 MiB\n"
+		"device 0\n" HELD "  outside gpupool     462 MiB\n"
 		"  free               14.1 GiB  of 15.7 GiB\n" COUNTED "\n"
 		"pinned memory\n" HELD COUNTED "\n"
 		"held by\n"
@@ -72,7 +68,7 @@ static const struct {
 	const char *words[STAT_WORDS];
 	const char *out;
 } screens[] = {
-	{{"limit"}, "DEVICE     LIMIT     TOTAL\n"
+	{{"limit"}, "DEVICE     LIMIT   COUNTED\n"
 		    "0           none       0 B\n"
 		    "11      8.00 GiB  1.20 GiB\n"
 		    "pinned      none     512 B\n"},
@@ -126,6 +122,25 @@ static struct pids start_two(void)
 	return one < other ? (struct pids){one, other} : (struct pids){other, one};
 }
 
+START_TEST(the_lines_of_CUDA_jl_have_their_own_option)
+{
+	pid_t pid = peer_start(PEER_ANSWERS, NULL);
+	char expected[512];
+
+	snprintf(expected, sizeof(expected),
+		"pid %d  python train.py\n"
+		"device 0\n"
+		"  Effective GPU memory usage: 10.51%% (1.655 GiB/15.744 GiB)\n"
+		"  CUDA GPU memory usage: 1.203 GiB\n"
+		"  SplitPool usage: 1.203 GiB (768.000 MiB allocated, 464.000 MiB cached)\n",
+		(int)pid);
+	ck_assert_int_eq(STAT("--julia"), 0);
+	ck_assert_str_eq(stat_out, expected);
+	ck_assert_int_eq(STAT("status", "--julia", stat_word(pid)), 0);
+	ck_assert_str_eq(stat_out, expected);
+}
+END_TEST
+
 START_TEST(list_has_a_line_for_each_process)
 {
 	struct pids pids = start_two();
@@ -134,15 +149,15 @@ START_TEST(list_has_a_line_for_each_process)
 	ck_assert_int_eq(STAT("list"), 0);
 	snprintf(expected, sizeof(expected), "%d  ", (int)pids.low);
 	stat_check_in(stat_out, expected);
-	stat_check_in(stat_out, "  3h12m  split  768 MiB  464 MiB  1.20 GiB  python train.py\n");
+	stat_check_in(stat_out, "  3h12m  split  768 MiB  462 MiB  1.20 GiB  python train.py\n");
 	ck_assert_int_eq(STAT("list", "-q"), 0);
 	snprintf(expected, sizeof(expected), "%d\n%d\n", (int)pids.low, (int)pids.high);
 	ck_assert_str_eq(stat_out, expected);
 	ck_assert_int_eq(STAT("list", "--json"), 0);
 	snprintf(expected, sizeof(expected), "\"socket\":\"%s\",", peer_socket(pids.high));
 	stat_check_in(stat_out, expected);
-	stat_check_in(stat_out, "{\"schema\":\"gpupool.list/1\",\"processes\":[{\"pid\":");
-	stat_check_in(stat_out, "\"used_bytes\":805306368,\"free_bytes\":486539264,");
+	stat_check_in(stat_out, "{\"schema\":\"gpupool.list/2\",\"processes\":[{\"pid\":");
+	stat_check_in(stat_out, "\"used_bytes\":805306368,\"cached_bytes\":484442112,\"unused_bytes\":486539264,");
 }
 END_TEST
 
@@ -165,7 +180,7 @@ END_TEST
 	"\"device_free_bytes\":8589934592,\"used_bytes\":" #used ",\"cached_bytes\":1073741824," \
 	"\"total_bytes\":" #total "}"
 #define STATUS_OF(command, devices) \
-	"{\"schema\":\"gpupool.status/1\",\"command\":\"" command "\",\"devices\":[" devices "]}"
+	"{\"schema\":\"gpupool.status/2\",\"command\":\"" command "\",\"devices\":[" devices "]}"
 
 /* The processes number the first device differently, and two devices have the number 0. */
 START_TEST(several_processes_without_arguments_are_one_table_with_the_sum_of_each_device)
@@ -213,7 +228,7 @@ START_TEST(json_of_one_named_process_is_its_unchanged_answer)
 	ck_assert_str_eq(stat_out, expected);
 	ck_assert_int_eq(STAT("status", "--json"), 0);
 	snprintf(expected, sizeof(expected),
-		"{\"schema\":\"gpupool.status-list/1\",\"processes\":[%s],\"errors\":[]}\n", peer_status_callers);
+		"{\"schema\":\"gpupool.status-list/2\",\"processes\":[%s],\"errors\":[]}\n", peer_status_callers);
 	ck_assert_str_eq(stat_out, expected);
 	ck_assert_int_eq(STAT("blocks", "--json", "-n1", stat_word(pid)), 0);
 	ck_assert_str_eq(stat_out, "{\"schema\":\"gpupool.blocks/1\",\"n_blocks\":3,\"blocks\":[]}\n");
@@ -271,16 +286,16 @@ static const struct {
 	{PEER_ANSWERS, "", 1, " gave an answer that is not a JSON object\n"},
 	{PEER_ANSWERS, "garbage", 1, " gave an answer that is not a JSON object\n"},
 	{PEER_ANSWERS, "[]", 1, " gave an answer that is not a JSON object\n"},
-	{PEER_ANSWERS, "{\"schema\":\"gpupool.status/1\"", 1, " that is not a JSON object\n"},
-	{PEER_ANSWERS, "{\"schema\":\"gpupool.status/1\",\"schema\":1}", 1, " not a JSON object\n"},
-	{PEER_ANSWERS, "{\"schema\":\"gpupool.status/1\",\"a\":\"\xff\"}", 1, " not a JSON object\n"},
+	{PEER_ANSWERS, "{\"schema\":\"gpupool.status/2\"", 1, " that is not a JSON object\n"},
+	{PEER_ANSWERS, "{\"schema\":\"gpupool.status/2\",\"schema\":1}", 1, " not a JSON object\n"},
+	{PEER_ANSWERS, "{\"schema\":\"gpupool.status/2\",\"a\":\"\xff\"}", 1, " not a JSON object\n"},
 	{PEER_ANSWERS, "{\"a\":[[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]]}", 1, " too deeply\n"},
 	{PEER_ANSWERS, "{}", 1, " gave an answer without a schema of gpupool\n"},
 	{PEER_ANSWERS, "{\"schema\":1}", 1, " gave an answer without a schema of gpupool\n"},
 	{PEER_ANSWERS, "{\"schema\":\"other/1\"}", 1, " without a schema of gpupool\n"},
-	{PEER_ANSWERS, "{\"schema\":\"gpupool.limit/1\"}", 1, " answered with gpupool.limit/1 to 'status'\n"},
-	{PEER_ANSWERS, "{\"schema\":\"gpupool.status/2\"}", 6,
-		" answers with gpupool.status/2; this gpupool-stat supports version 1\n"},
+	{PEER_ANSWERS, "{\"schema\":\"gpupool.limit/2\"}", 1, " answered with gpupool.limit/2 to 'status'\n"},
+	{PEER_ANSWERS, "{\"schema\":\"gpupool.status/3\"}", 6,
+		" answers with gpupool.status/3; this gpupool-stat supports version 2\n"},
 	{PEER_ANSWERS, "{\"schema\":\"gpupool.error/1\",\"reason\":\"usage\",\"error\":\"no\"}", 2, " says: no\n"},
 	{PEER_ANSWERS, "{\"schema\":\"gpupool.error/1\",\"reason\":\"permission\"}", 4, " says: ?\n"},
 	{PEER_ANSWERS,
@@ -289,18 +304,18 @@ static const struct {
 		1, " says: ?[2J?x\n"},
 	{PEER_ANSWERS, "{\"schema\":\"gpupool.error/1\",\"reason\":\"unknown\"}", 1, " says: ?\n"},
 	/* A field that is missing or of another type counts as unknown. */
-	{PEER_ANSWERS, "{\"schema\":\"gpupool.status/1\"}", 0, ""},
-	{PEER_ANSWERS, "{\"schema\":\"gpupool.status/1\",\"devices\":{},\"pinned\":[]}", 0, ""},
+	{PEER_ANSWERS, "{\"schema\":\"gpupool.status/2\"}", 0, ""},
+	{PEER_ANSWERS, "{\"schema\":\"gpupool.status/2\",\"devices\":{},\"pinned\":[]}", 0, ""},
 	{PEER_ANSWERS,
-		"{\"schema\":\"gpupool.status/1\",\"devices\":[1,null,{\"index\":-1},{\"index\":"
+		"{\"schema\":\"gpupool.status/2\",\"devices\":[1,null,{\"index\":-1},{\"index\":"
 		"\"x\",\"device_total_bytes\":0,\"device_free_bytes\":1,\"retries\":{}}]}",
 		0, ""},
 	{PEER_ANSWERS,
-		"{\"schema\":\"gpupool.status/1\",\"devices\":[{\"used_bytes\":"
+		"{\"schema\":\"gpupool.status/2\",\"devices\":[{\"used_bytes\":"
 		"9223372036854775807,\"hits\":9223372036854775807,\"misses\":"
 		"9223372036854775807,\"driver_ns\":9223372036854775807}]}",
 		0, ""},
-	{PEER_ANSWERS, "{\"schema\":\"gpupool.status/1\",\"pid\":99999999999999999999}", 1, " not a JSON object\n"},
+	{PEER_ANSWERS, "{\"schema\":\"gpupool.status/2\",\"pid\":99999999999999999999}", 1, " not a JSON object\n"},
 };
 
 START_TEST(every_kind_of_process_and_answer_gets_its_message_and_exit_code)
@@ -362,7 +377,7 @@ END_TEST
 START_TEST(status_shows_the_steps_that_served_allocations_and_their_times)
 {
 	static const char head[] =
-		"{\"schema\":\"gpupool.status/1\",\"devices\":[{\"steps\":["
+		"{\"schema\":\"gpupool.status/2\",\"devices\":[{\"steps\":["
 		"{\"name\":\"cache\",\"count\":750,\"ns\":0},{\"name\":\"poll\",\"count\":0,\"ns\":0}";
 	char answer[512];
 
@@ -392,7 +407,7 @@ END_TEST
 
 START_TEST(control_characters_of_a_process_never_reach_the_terminal)
 {
-	static const char answer[] = "{\"schema\":\"gpupool.status/1\",\"command\":\"a\\u001b[31m\\u0007\\u009b\\u202e"
+	static const char answer[] = "{\"schema\":\"gpupool.status/2\",\"command\":\"a\\u001b[31m\\u0007\\u009b\\u202e"
 				     "b\\nc \xc3\xa4\",\"pool\":\"\\u001b]0;x\\u0007\x7f\",\"bypass\":\"\\r\\nx\","
 				     "\"devices\":[{\"retries\":[{\"name\":\"\\u001b\",\"count\":1}]}]}";
 	static const char *const commands[] = {"status", "list"};
@@ -421,7 +436,7 @@ START_TEST(no_process_to_ask_is_reported_with_exit_code_3)
 	stat_check_in(stat_err, "Next: start a program with: gpupool-run COMMAND\n");
 	ck_assert_str_eq(stat_out, "");
 	ck_assert_int_eq(STAT("--json"), 3);
-	ck_assert_str_eq(stat_out, "{\"schema\":\"gpupool.status-list/1\",\"processes\":[],\"errors\":[]}\n");
+	ck_assert_str_eq(stat_out, "{\"schema\":\"gpupool.status-list/2\",\"processes\":[],\"errors\":[]}\n");
 	ck_assert_int_eq(STAT("list", "-q"), 3);
 	ck_assert_int_eq(STAT("reclaim"), 3);
 	ck_assert_str_eq(stat_out, "");
@@ -643,6 +658,7 @@ static void add(TCase *tc)
 {
 	tcase_add_test(tc, status_shows_all_counters_within_80_columns);
 	tcase_add_loop_test(tc, each_command_prints_its_screen, 0, LENGTH(screens));
+	tcase_add_test(tc, the_lines_of_CUDA_jl_have_their_own_option);
 	tcase_add_test(tc, list_has_a_line_for_each_process);
 	tcase_add_test(tc, several_processes_without_arguments_are_one_table_with_the_sum_of_each_device);
 	tcase_add_test(tc, devices_that_a_process_cannot_have_are_not_in_the_table_of_processes);

@@ -12,17 +12,17 @@ static const struct {
 	const char *words[STAT_WORDS];
 	const char *out;
 } screens[] = {
-	{{"limit", "get"}, "DEVICE     LIMIT     TOTAL\n"
+	{{"limit", "get"}, "DEVICE     LIMIT   COUNTED\n"
 			   "0           none       0 B\n"
 			   "11      8.00 GiB  1.20 GiB\n"
 			   "pinned      none     512 B\n"},
-	{{"limit", "set", "0=1GiB"}, "DEVICE     LIMIT     TOTAL\n"
+	{{"limit", "set", "0=1GiB"}, "DEVICE     LIMIT   COUNTED\n"
 				     "0       1.00 GiB  1.50 GiB\n"
 				     "gave 2.00 MiB back to the driver\n"
 				     "device 0: 512 MiB above the limit; the driver is asked for no more until the "
 				     "program frees that much\n"},
-	{{"limit", "set", "--pinned", "5%"}, "DEVICE     LIMIT  TOTAL\n"
-					     "pinned  1.00 KiB  512 B\n"},
+	{{"limit", "set", "--pinned", "5%"}, "DEVICE     LIMIT  COUNTED\n"
+					     "pinned  1.00 KiB    512 B\n"},
 	{{"defer"}, "flushes are deferred by 1 scope\n"},
 	{{"defer", "on"}, "flushes are deferred by 2 scopes\n"},
 	{{"defer", "off"}, "flushes are not deferred\n"},

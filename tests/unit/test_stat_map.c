@@ -11,8 +11,8 @@
 
 /* clang-format off */
 static const char answer[] =
-	"{\"schema\":\"gpupool.map/1\",\"pid\":7,\"pools\":[{\"device\":0,\"kind\":\"device\",\"n_segments\":2,"
-	"\"n_blocks\":8,\"largest_cached_bytes\":100663296,\"largest_free_bytes\":100663296,"
+	"{\"schema\":\"gpupool.map/2\",\"pid\":7,\"pools\":[{\"device\":0,\"kind\":\"device\",\"n_segments\":2,"
+	"\"n_blocks\":8,\"largest_cached_bytes\":100663296,\"largest_unused_bytes\":100663296,"
 	"\"segments\":[{\"address\":\"0x7f0004000000\",\"blocks\":[[8388608,\"used\",8388600,0],[4194304,"
 	"\"used\",2097152],[1048576,\"used\",1048576],[3145728,\"cached\"]]},"
 	"{\"address\":\"0x7f0000000000\",\"blocks\":[[33554432,\"cached\"],[16777216,\"pending\"],"
@@ -28,9 +28,9 @@ static const char screen[] =
 	"0x7f0000000000    208 MiB  ................++++++++#############################\n"
 	"                           ###................................................\n"
 	"0x7f0004000000   16.0 MiB  ####!!4.\n"
-	"largest free block 96.0 MiB: a larger request goes to the driver\n"
-	"147 MiB are free in 2 segments in which the program holds blocks:\n"
-	"SEGMENT             SIZE      FREE  BLOCKS  HELD BY             SIZE  WHERE\n"
+	"largest unused block 96.0 MiB: a larger request goes to the driver\n"
+	"147 MiB are unused in 2 segments in which the program holds blocks:\n"
+	"SEGMENT             SIZE    UNUSED  BLOCKS  HELD BY             SIZE  WHERE\n"
 	"0x7f0000000000   208 MiB   144 MiB       1  0x7f0003000000  64.0 MiB  -\n"
 	"0x7f0004000000  16.0 MiB  3.00 MiB       3  0x7f0004000000  8.00 MiB  solver+0x1000\n"
 	"                                            0x7f0004800000  4.00 MiB  -\n"
@@ -50,7 +50,7 @@ START_TEST(map_counts_the_segments_that_it_does_not_show)
 	ck_assert_int_eq(STAT("map", "--ascii", "-n1", stat_word(peer_start(PEER_ANSWERS, answer))), 0);
 	stat_check_in(stat_out, "\nand 1 more segment: 16.0 MiB, of which 13.0 MiB are used\n");
 	ck_assert_ptr_null(strstr(stat_out, "####!!4."));
-	stat_check_in(stat_out, "\nand 1 more segment, in which 3.00 MiB are free\n");
+	stat_check_in(stat_out, "\nand 1 more segment, in which 3.00 MiB are unused\n");
 	ck_assert_ptr_null(strstr(stat_out, "0x7f0004000000"));
 }
 END_TEST
@@ -60,7 +60,7 @@ START_TEST(map_lists_the_first_of_many_held_segments_and_counts_the_rest)
 {
 	char many[4096];
 	size_t used = (size_t)snprintf(many, sizeof(many),
-		"{\"schema\":\"gpupool.map/1\",\"pools\":[{\"device\":0,\"n_segments\":10,\"segments\":[");
+		"{\"schema\":\"gpupool.map/2\",\"pools\":[{\"device\":0,\"n_segments\":10,\"segments\":[");
 
 	for (int i = 0; i < 10; i++)
 		used += (size_t)snprintf(many + used, sizeof(many) - used,
@@ -69,8 +69,8 @@ START_TEST(map_lists_the_first_of_many_held_segments_and_counts_the_rest)
 			i ? "," : "", i);
 	snprintf(many + used, sizeof(many) - used, "]}]}");
 	ck_assert_int_eq(STAT("map", "--ascii", stat_word(peer_start(PEER_ANSWERS, many))), 0);
-	stat_check_in(stat_out, "20.0 MiB are free in 10 segments in which the program holds blocks:\n");
-	stat_check_in(stat_out, "\nand 2 more segments, in which 4.00 MiB are free\n");
+	stat_check_in(stat_out, "20.0 MiB are unused in 10 segments in which the program holds blocks:\n");
+	stat_check_in(stat_out, "\nand 2 more segments, in which 4.00 MiB are unused\n");
 }
 END_TEST
 
@@ -91,16 +91,16 @@ START_TEST(map_draws_with_characters_of_the_locale)
 END_TEST
 
 /* Malformed answers, with which the command must not fail. */
-#define POOL(segments) "{\"schema\":\"gpupool.map/1\",\"pools\":[{\"n_segments\":-1,\"segments\":" segments "}]}"
+#define POOL(segments) "{\"schema\":\"gpupool.map/2\",\"pools\":[{\"n_segments\":-1,\"segments\":" segments "}]}"
 static const struct {
 	const char *answer, *out;
 } strange[] = {
-	{"{\"schema\":\"gpupool.map/1\"}", "no memory\n"},
-	{"{\"schema\":\"gpupool.map/1\",\"pools\":{\"a\":1}}", "no memory\n"},
-	{"{\"schema\":\"gpupool.map/1\",\"pools\":[7,null]}", "pinned memory: 0 B in 0 segments"},
-	{"{\"schema\":\"gpupool.map/1\",\"pools\":[{\"device\":1,\"region\":\"forward \\u001b[2J\",\"segments\":[]}]}",
+	{"{\"schema\":\"gpupool.map/2\"}", "no memory\n"},
+	{"{\"schema\":\"gpupool.map/2\",\"pools\":{\"a\":1}}", "no memory\n"},
+	{"{\"schema\":\"gpupool.map/2\",\"pools\":[7,null]}", "pinned memory: 0 B in 0 segments"},
+	{"{\"schema\":\"gpupool.map/2\",\"pools\":[{\"device\":1,\"region\":\"forward \\u001b[2J\",\"segments\":[]}]}",
 		"device 1, region forward ?[2J: 0 B in 0 segments"},
-	{"{\"schema\":\"gpupool.map/1\",\"pools\":[{\"device\":1,\"region\":7,\"segments\":[]}]}", "device 1: 0 B"},
+	{"{\"schema\":\"gpupool.map/2\",\"pools\":[{\"device\":1,\"region\":7,\"segments\":[]}]}", "device 1: 0 B"},
 	{POOL("[1,[],{}]"), "pinned memory: 0 B in 0 segments"},
 	{POOL("[{\"address\":7,\"blocks\":[[1],[\"used\",2],[0,\"used\"],[-5,\"used\"],[5,\"odd\"]]}]"), "0 B in 0"},
 	{POOL("[{\"address\":\"\\u001b[2J\",\"blocks\":[[9223372036854775807,\"used\",1,-7],"

@@ -53,13 +53,13 @@ static bool is_once(const char *command)
 	return false;
 }
 
-/* Checks that the line is one object with that schema. */
+/* Checks that the line is one object whose schema begins so; the version follows. */
 static void check_object(const char *line, const char *schema)
 {
 	json_t *object = json_loads(line, 0, NULL);
 
 	ck_assert_msg(json_is_object(object), "%s: %s", schema, line);
-	ck_assert_str_eq(json_string_value(json_object_get(object, "schema")), schema);
+	ck_assert_int_eq(strncmp(json_string_value(json_object_get(object, "schema")), schema, strlen(schema)), 0);
 	ck_assert_ptr_eq(strchr(line, '\n'), line + strlen(line) - 1);
 	json_decref(object);
 }
@@ -103,11 +103,11 @@ static void follow_both_ways(const char *command, const char *usage)
 	char schema[64];
 
 	if (strstr(usage, "PID")) {
-		snprintf(schema, sizeof(schema), "gpupool.%.15s/1", command);
+		snprintf(schema, sizeof(schema), "gpupool.%.15s/", command);
 		follow(command, schema, true);
 	}
 	if (!strstr(usage, " PID")) {
-		snprintf(schema, sizeof(schema), "gpupool.%.15s%s/1", command, is_own_list ? "" : "-list");
+		snprintf(schema, sizeof(schema), "gpupool.%.15s%s/", command, is_own_list ? "" : "-list");
 		follow(command, schema, false);
 	}
 }
@@ -245,7 +245,7 @@ static const struct {
 	{{"stacks", "PID", "--watch=0.01", "--count=3"},
 		"call stacks are off\n\ncall stacks are off\n\ncall stacks are off\n"},
 	{{"config", "PID", "--watch=0.01", "--count=3"}, "SETTING              SOURCE       VALUE\n"},
-	{{"limit", "get", "--watch=0.01", "--count=3"}, "DEVICE     LIMIT     TOTAL\n"},
+	{{"limit", "get", "--watch=0.01", "--count=3"}, "DEVICE     LIMIT   COUNTED\n"},
 	{{"region", "list", "--watch=0.01", "--count=3"}, "DEVICE   USED    CACHED  PENDING"},
 };
 

@@ -16,8 +16,8 @@
 #include "tests/suite.h"
 
 #define REPORT(command, asked)                                                                                     \
-	"{\"schema\":\"gpupool.oom/1\",\"pid\":1,\"command\":\"" command "\",\"n_ooms\":2,\"last\":{\"age_ns\":0," \
-	"\"time\":1000000000,\"kind\":\"device\",\"device\":0,\"asked_bytes\":" asked ",\"cause\":\"full\"}}"
+	"{\"schema\":\"gpupool.oom/2\",\"pid\":1,\"command\":\"" command "\",\"n_ooms\":2,\"last\":{\"age_ns\":0," \
+	"\"time\":1000000000,\"kind\":\"device\",\"device\":0,\"requested_bytes\":" asked ",\"cause\":\"full\"}}"
 
 static void put_in(const char *name, const char *text, long seconds)
 {
@@ -145,7 +145,7 @@ START_TEST(oom_shows_each_of_several_processes)
 	stat_check_in(stat_out, " has ended: gone\n");
 	stat_check_in(stat_err, " does not exist.\n");
 	ck_assert_int_eq(STAT("oom", "--json", stat_word(ended_pid), stat_word(pid)), 0);
-	stat_check_in(stat_out, "{\"schema\":\"gpupool.oom-list/1\",\"processes\":[{");
+	stat_check_in(stat_out, "{\"schema\":\"gpupool.oom-list/2\",\"processes\":[{");
 	stat_check_in(stat_out, "\"is_saved\":true");
 }
 END_TEST
@@ -157,9 +157,9 @@ static const char *const hostile[] = {
 	"{",
 	"[]",
 	"{}",
-	"{\"schema\":\"gpupool.status/1\"}",
+	"{\"schema\":\"gpupool.status/2\"}",
 	"{\"schema\":\"gpupool.oom/9\"}",
-	"{\"schema\":\"gpupool.oom/1\",\"last\":{\"time\":1}} {}",
+	"{\"schema\":\"gpupool.oom/2\",\"last\":{\"time\":1}} {}",
 	hostile_text,
 };
 

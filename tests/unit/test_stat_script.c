@@ -61,7 +61,7 @@ END_TEST
 
 START_TEST(a_csv_value_that_contains_a_separator_is_quoted)
 {
-	peer_start(PEER_ANSWERS, "{\"schema\":\"gpupool.status/1\",\"command\":\"a, \\\"b\\\"\\n\\u001b[2J\"}");
+	peer_start(PEER_ANSWERS, "{\"schema\":\"gpupool.status/2\",\"command\":\"a, \\\"b\\\"\\n\\u001b[2J\"}");
 	ck_assert_int_eq(STAT("list", "--query=command,used_bytes", "--format=csv,noheader,nounits"), 0);
 	ck_assert_str_eq(stat_out, "\"a, \"\"b\"\"??[2J\", 0\n");
 	ck_assert_int_eq(STAT("list", "--query=used_bytes,command,pool", "--format=csv,noheader,nounits"), 0);
@@ -83,7 +83,7 @@ START_TEST(a_csv_value_that_a_spreadsheet_would_evaluate_gets_an_apostrophe)
 {
 	char status[128];
 
-	snprintf(status, sizeof(status), "{\"schema\":\"gpupool.status/1\",\"command\":\"%s\"}", formulas[_i].command);
+	snprintf(status, sizeof(status), "{\"schema\":\"gpupool.status/2\",\"command\":\"%s\"}", formulas[_i].command);
 	peer_start(PEER_ANSWERS, status);
 	ck_assert_int_eq(STAT("list", "--query=command,used_bytes", "--format=csv,noheader,nounits"), 0);
 	ck_assert_str_eq(stat_out, formulas[_i].out);
@@ -216,7 +216,7 @@ START_TEST(check_performance_data_has_levels_and_bounds)
 END_TEST
 
 #define PROCESS(total, used, unpooled, limit, ooms)                                                     \
-	"{\"schema\":\"gpupool.status/1\",\"devices\":[{\"index\":0,\"total_bytes\":" #total            \
+	"{\"schema\":\"gpupool.status/2\",\"devices\":[{\"index\":0,\"total_bytes\":" #total            \
 	",\"cached_bytes\":0,\"used_bytes\":" #used ",\"unpooled_bytes\":" #unpooled ",\"ooms\":" #ooms \
 	",\"limit_bytes\":" #limit ",\"device_total_bytes\":9000}],\"pinned\":{\"ooms\":0}}"
 
@@ -249,7 +249,7 @@ END_TEST
 /* Reports the maximum number of devices, and checks that each appears once on a complete line. */
 START_TEST(check_performance_data_has_every_device)
 {
-	char answer[16384] = "{\"schema\":\"gpupool.status/1\",\"devices\":[", *at;
+	char answer[16384] = "{\"schema\":\"gpupool.status/2\",\"devices\":[", *at;
 	pid_t pid;
 	int n = 0;
 

@@ -70,9 +70,9 @@ START_TEST(oom_shows_the_last_out_of_memory_and_the_other_programs)
 	stat_check_in(
 		stat_out, "1 out-of-memory error; the last one 1s ago on device 0: a request for 1.00 GiB failed\n");
 	stat_check_in(
-		stat_out, "cause    the device is full; 1.00 MiB short even if all free memory were contiguous\n");
+		stat_out, "cause    the device is full; 1.00 MiB short even if all available memory were contiguous\n");
 	stat_check_in(stat_out, "program  holds 512 B of the 1.00 KiB that it may use, 50.0%\n");
-	stat_check_in(stat_out, "advice   GPUPOOL_POOL=vmm can combine scattered free memory\n");
+	stat_check_in(stat_out, "advice   GPUPOOL_POOL=vmm can combine scattered unused memory\n");
 	stat_check_in(stat_out, "requested at: solver+0x1000\n");
 	stat_check_in(stat_out, "process  used 512 B, cached -, ");
 	stat_check_in(stat_out, ", limit none\n");
@@ -83,7 +83,7 @@ START_TEST(oom_shows_the_last_out_of_memory_and_the_other_programs)
 	stat_check_in(stat_out, "\nOther programs with gpupool, now:\n");
 	stat_check_in(stat_out, "python train.py\n");
 	ck_assert_int_eq(STAT("oom", "--json", stat_word(pid)), 0);
-	stat_check_in(stat_out, "{\"schema\":\"gpupool.oom/1\",");
+	stat_check_in(stat_out, "{\"schema\":\"gpupool.oom/2\",");
 }
 END_TEST
 

@@ -145,7 +145,7 @@ START_TEST(an_answer_with_more_values_than_the_library_sends_is_refused)
 	static char text[300000];
 	struct stat_question question = survey_question(SURVEY_TIMEOUT_MS);
 	struct stat_survey survey;
-	size_t n = (size_t)sprintf(text, "{\"schema\":\"gpupool.status/1\",\"x\":[0");
+	size_t n = (size_t)sprintf(text, "{\"schema\":\"gpupool.status/2\",\"x\":[0");
 
 	for (int i = 0; i < 70000; i++)
 		n += (size_t)sprintf(text + n, ",0");

@@ -82,7 +82,7 @@ START_TEST(the_values_of_another_user_are_bounded_over_all_answers)
 	size_t n_values = 0, n = 0;
 	char why[STAT_ERROR_MAX];
 
-	n = (size_t)sprintf(text, "{\"schema\":\"gpupool.status/1\",\"x\":[");
+	n = (size_t)sprintf(text, "{\"schema\":\"gpupool.status/2\",\"x\":[");
 	while (n < 90000)
 		n += (size_t)sprintf(text + n, "{},");
 	strcpy(text + n, "{}]}\n");
@@ -105,7 +105,7 @@ START_TEST(the_bytes_of_another_user_are_bounded_over_all_answers)
 	static char text[BYTES + 64];
 	struct stat_question question = survey_question(SURVEY_TIMEOUT_MS);
 	struct stat_survey survey;
-	size_t n = (size_t)sprintf(text, "{\"schema\":\"gpupool.status/1\",\"x\":\"");
+	size_t n = (size_t)sprintf(text, "{\"schema\":\"gpupool.status/2\",\"x\":\"");
 
 	memset(text + n, 'x', BYTES - n);
 	strcpy(text + BYTES, "\"}\n");
@@ -140,7 +140,7 @@ START_TEST(the_metric_series_of_another_user_are_bounded)
 	static char text[1 << 19];
 	struct stat_question question = survey_question(SURVEY_TIMEOUT_MS);
 	struct stat_survey survey;
-	size_t n = (size_t)sprintf(text, "{\"schema\":\"gpupool.status/1\",\"devices\":["), length = 0, n_lines = 0;
+	size_t n = (size_t)sprintf(text, "{\"schema\":\"gpupool.status/2\",\"devices\":["), length = 0, n_lines = 0;
 	char *metrics = NULL;
 	FILE *out = open_memstream(&metrics, &length);
 

@@ -123,7 +123,7 @@ static const struct {
 	{", 100.0 % of them", "101", lie},
 	{"  as of           500 ms before its end: it ran no exit handlers", "advice", end_abruptly},
 	{"  advice          gpupool-stat oom 77 explains the last error", "vmm", fail_once},
-	{"  advice          --pool=vmm combines scattered free memory", "oom 77", fragment},
+	{"  advice          --pool=vmm combines scattered unused memory", "oom 77", fragment},
 	{"  advice          PyTorch's own pool was in front of gpupool (gpupool-run --own-pools=off turns it off)",
 		"oom", put_pool_in_front},
 	{"?'s own pool was in front", "\033", put_hostile_pool_in_front},

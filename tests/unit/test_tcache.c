@@ -90,7 +90,7 @@ START_TEST(blocks_in_a_thread_cache_count_as_free_memory)
 	ck_assert_uint_eq(stats.used_bytes, 0);
 	ck_assert_uint_eq(stats.requested_bytes, 0);
 	ck_assert_uint_eq(stats.n_used_blocks, 0);
-	ck_assert_uint_ge(stats.free_bytes, SMALL);
+	ck_assert_uint_ge(stats.unused_bytes, SMALL);
 	ck_assert_uint_eq(stats.total_bytes, stats.cached_bytes + stats.pending_bytes);
 	ck_assert(!fixture_info(addr).is_used);
 	end();

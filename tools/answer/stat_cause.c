@@ -14,7 +14,7 @@ static const struct {
 } causes[] = {
 	{"beyond-device", "the request is larger than the device", "the request is larger than the machine's memory"},
 	{"beyond-limit", "the request is larger than the limit"},
-	{"fragmented", "fragmentation: enough memory is free, but it is not contiguous"},
+	{"fragmented", "fragmentation: enough memory is unused, but it is not contiguous"},
 	{"limited", "the limit is reached"},
 	{"full", "the device is full", "no pinned memory is left"},
 	{"others", "the device is full; other processes, or CUDA itself, use most of it"},

@@ -102,7 +102,7 @@ static void read_pool(struct stat_map *map, const json_t *text)
 		.n = json_array_size(segments),
 		.n_segments = stat_reply_u64_or_0(text, "n_segments"),
 		.largest_cached_bytes = stat_reply_u64_or_0(text, "largest_cached_bytes"),
-		.largest_free_bytes = stat_reply_u64_or_0(text, "largest_free_bytes"),
+		.largest_unused_bytes = stat_reply_u64_or_0(text, "largest_unused_bytes"),
 	};
 	map->segments = stat_alloc(reallocarray(map->segments, map->n_segments + pool->n + 1, sizeof(*map->segments)));
 	json_array_foreach(segments, i, segment) {

@@ -23,7 +23,7 @@ struct stat_map_pool {
 	int64_t device;     /* -1: pinned memory */
 	const char *region; /* points into the answer; "": none */
 	size_t first, n;    /* segments, the largest first */
-	uint64_t n_segments, largest_cached_bytes, largest_free_bytes;
+	uint64_t n_segments, largest_cached_bytes, largest_unused_bytes;
 	struct stat_segment sum; /* of the listed segments */
 };
 

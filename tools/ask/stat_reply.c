@@ -8,6 +8,7 @@
 
 #include "common/ctl_proto.h"
 #include "common/size.h"
+#include "stat_schema.h"
 
 enum { MAX_DEPTH = 16 };
 
@@ -75,20 +76,21 @@ static enum stat_exit read_error(const json_t *reply, char error[static STAT_ERR
 	return STAT_FAILED;
 }
 
-/* Returns STAT_OK if the answer has the wanted schema. */
-static enum stat_exit check_schema(const json_t *reply, const char *name, char error[static STAT_ERROR_MAX])
+/* Returns STAT_OK if the answer has the wanted schema. An older one gets the names of today. */
+static enum stat_exit check_schema(json_t *reply, const char *name, char error[static STAT_ERROR_MAX])
 {
 	const char *schema = stat_reply_text(reply, "schema");
 	char reply_name[GP_CTL_SCHEMA_MAX];
-	unsigned major;
+	unsigned version, newest;
 
-	if (!gp_ctl_schema_parse(schema, reply_name, &major)) {
+	if (!gp_ctl_schema_parse(schema, reply_name, &version)) {
 		snprintf(error, STAT_ERROR_MAX, "gave an answer without a schema of gpupool");
 		return STAT_FAILED;
 	}
-	if (major != GP_CTL_MAJOR) {
-		snprintf(error, STAT_ERROR_MAX, "answers with %.64s; this gpupool-stat supports version %d", schema,
-			GP_CTL_MAJOR);
+	newest = stat_schema_version(its_name);
+	if (version > newest || !version) {
+		snprintf(error, STAT_ERROR_MAX, "answers with %.64s; this gpupool-stat supports version %u", schema,
+			newest);
 		return STAT_OTHER_VERSION;
 	}
 	if (!strcmp(reply_name, "error"))
@@ -97,6 +99,8 @@ static enum stat_exit check_schema(const json_t *reply, const char *name, char e
 		snprintf(error, STAT_ERROR_MAX, "answered with %.64s to '%s'", schema, name);
 		return STAT_FAILED;
 	}
+	if (version < newest)
+		stat_schema_update(reply, name);
 	return STAT_OK;
 }
 

@@ -19,7 +19,8 @@ enum {
 size_t stat_reply_count(const char *text, size_t length);
 
 /*
- * Parses an answer of schema "gpupool.NAME/1" with at most max_values; the caller releases it with json_decref().
+ * Parses an answer of schema "gpupool.NAME/..." with at most max_values, and gives an older one the names of today. The
+ * caller releases it with json_decref().
  * Returns NULL if the answer is not valid, or is an error of the process: *ret_exit and error then describe it.
  */
 json_t *stat_reply_parse(const char *text, size_t length, const char *name, size_t max_values, enum stat_exit *ret_exit,

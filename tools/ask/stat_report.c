@@ -12,6 +12,7 @@
 #include "stat_dirs.h"
 #include "stat_environ.h"
 #include "stat_explain.h"
+#include "stat_schema.h"
 
 /*
  * Escapes everything but printable ASCII, which is safe for a terminal and has the same meaning for jq. jansson does
@@ -76,7 +77,7 @@ static void print_list(const struct stat_survey *survey, const char *name, json_
 	char schema[GP_CTL_SCHEMA_MAX], why[STAT_ERROR_MAX];
 	json_t *list;
 
-	snprintf(schema, sizeof(schema), "gpupool.%s/%d", name, GP_CTL_MAJOR);
+	snprintf(schema, sizeof(schema), "gpupool.%s/%u", name, stat_schema_version(name));
 	list = stat_alloc(json_pack("{s:s, s:o, s:o}", "schema", schema, "processes", processes, "errors", errors));
 	if (stat_survey_is_incomplete(survey, why))
 		json_object_set_new(list, "incomplete", json_string(why));
@@ -117,13 +118,14 @@ static json_t *describe(const struct stat_survey *survey, const struct stat_proc
 	snprintf(path, sizeof(path), "%s/%s", survey->dirs[process->dir].path, process->name);
 	stat_clean(clean, sizeof(clean), path);
 	stat_explain_user(user, process->uid);
-	return stat_alloc(json_pack("{s:i, s:I, s:s, s:o, s:s, s:s, s:s, s:I, s:I, s:I, s:I}", "pid", (int)process->pid,
-		"uid", (json_int_t)process->uid, "user", user, "labels", stat_environ_labels_json(process), "socket",
-		clean, "command", stat_reply_text(process->reply, "command"), "pool",
-		stat_reply_text(process->reply, "pool"), "uptime_ns",
-		(json_int_t)stat_reply_u64_or_0(process->reply, "uptime_ns"), "used_bytes",
-		(json_int_t)stat_reply_sum(devices, "used_bytes"), "free_bytes",
-		(json_int_t)stat_reply_sum(devices, "free_bytes"), "total_bytes",
+	return stat_alloc(json_pack("{s:i, s:I, s:s, s:o, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "pid",
+		(int)process->pid, "uid", (json_int_t)process->uid, "user", user, "labels",
+		stat_environ_labels_json(process), "socket", clean, "command",
+		stat_reply_text(process->reply, "command"), "pool", stat_reply_text(process->reply, "pool"),
+		"uptime_ns", (json_int_t)stat_reply_u64_or_0(process->reply, "uptime_ns"), "used_bytes",
+		(json_int_t)stat_reply_sum(devices, "used_bytes"), "cached_bytes",
+		(json_int_t)stat_reply_sum(devices, "cached_bytes"), "unused_bytes",
+		(json_int_t)stat_reply_sum(devices, "unused_bytes"), "total_bytes",
 		(json_int_t)stat_reply_sum(devices, "total_bytes")));
 }
 

@@ -19,7 +19,7 @@ void stat_report_json(const struct stat_survey *survey, const struct stat_option
 /* Prints an object on one line, in a form that is safe for a terminal. */
 void stat_report_print(const json_t *value);
 
-/* Prints "gpupool.list/1", from answers to "status". */
+/* Prints "gpupool.list/2", from answers to "status". */
 void stat_report_list_json(const struct stat_survey *survey);
 
 /* Reports on stderr if not all processes were asked. */

@@ -36,7 +36,7 @@ static void add_change(void *arg, const struct history *h, const struct history_
 	fputs(",\n{\"ph\":\"i\",\"s\":\"p\",\"cat\":\"memory\",\"name\":\"out of memory\",", c->out);
 	fprintf(c->out, "\"pid\":%" PRIu64 ",\"tid\":%" PRIu32 ",", c->pid, event->thread);
 	put_time(c->out, event->ns);
-	fprintf(c->out, ",\"args\":{\"asked_bytes\":%" PRIu64 "}}", event->requested_bytes);
+	fprintf(c->out, ",\"args\":{\"requested_bytes\":%" PRIu64 "}}", event->requested_bytes);
 }
 
 static void put_counters(const struct chrome *c, unsigned number, bool has_driver_memory)
@@ -56,7 +56,7 @@ static void put_counters(const struct chrome *c, unsigned number, bool has_drive
 		put_time(c->out, s->ns);
 		fprintf(c->out, ",\"args\":{\"used\":%" PRIu64, s->used_bytes);
 		if (has_driver_memory)
-			fprintf(c->out, ",\"held but not used\":%" PRIu64, idle);
+			fprintf(c->out, ",\"unused\":%" PRIu64, idle);
 		fputs("}}", c->out);
 	}
 }

@@ -47,7 +47,7 @@ static const struct metric metrics[] = {
 
 static const struct metric round_metrics[] = {
 	{"count", "retries", COUNTER, "", "Times that an allocation went through a retry round."},
-	{"yielded_bytes", "retry_yielded", COUNTER, "bytes", "Memory that retry rounds made available."},
+	{"gained_bytes", "retry_yielded", COUNTER, "bytes", "Memory that retry rounds made available."},
 	{"ns", "retry", COUNTER, "seconds", "Time spent in retry rounds."},
 };
 

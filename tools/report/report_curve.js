@@ -127,7 +127,7 @@ function drawCurve() {
 	context.textAlign = 'right';
 	context.fillText(timeText(curve.to), width - 4, height - 4);
 	$('curve').ariaLabel = `${memory.name}: at most ${bytesText(memory.peak_used_bytes)} used, ` +
-		`${bytesText(memory.peak_reserved_bytes)} taken, ${memory.samples.length} points` +
+		`${bytesText(memory.peak_reserved_bytes)} total, ${memory.samples.length} points` +
 		limitText(memory.limits);
 }
 
@@ -170,7 +170,7 @@ function listenToCurve() {
 	canvas.addEventListener('mouseleave', event => tip(event, ''));
 	canvas.addEventListener('mousemove', event => {
 		const [, used, reserved] = sampleAt(nsAt(event));
-		tip(event, `${timeText(nsAt(event))}\nused ${bytesText(used)}\nheld but not used ` +
+		tip(event, `${timeText(nsAt(event))}\nused ${bytesText(used)}\nunused ` +
 			bytesText(Math.max(0, reserved - used)));
 	});
 	canvas.addEventListener('keydown', event => {

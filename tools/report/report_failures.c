@@ -12,7 +12,7 @@
 
 enum { REFUSED_MAX = 1000, EPISODES_MAX = 500, FULL_PERCENT = 95, CAUSE_MAX = 256, BLOCK_ALIGN = 512 };
 
-#define STEPS_MAX UINT64_C(20000000) /* of all searches for the largest free block together */
+#define STEPS_MAX UINT64_C(20000000) /* of all searches for the largest unused block together */
 
 void report_failures_init(struct report_failures *f, const struct stat_source *source)
 {
@@ -37,7 +37,7 @@ static uint64_t rounded(uint64_t bytes)
 }
 
 /*
- * Returns the largest piece of memory that is held but not used: between blocks, or between a block and the end of its
+ * Returns the largest piece of memory that is unused: between blocks, or between a block and the end of its
  * segment. Returns UINT64_MAX if it is unknown: vmm pools have no fixed pieces, and the search has a limit.
  */
 static uint64_t largest_piece(struct report_failures *f, const struct history *h, unsigned memory)
@@ -75,7 +75,8 @@ static void explain_idle(char text[static CAUSE_MAX], uint64_t idle, uint64_t la
 		stat_bytes(piece, largest);
 		stat_bytes(lacking, asked - largest);
 		snprintf(text, CAUSE_MAX,
-			"fragmentation: %s are free between blocks that the program holds, but the largest free block "
+			"fragmentation: %s are cached between blocks that the program holds, but the largest unused "
+			"block "
 			"has %s, %s too little",
 			all, piece, lacking);
 	} else {
@@ -108,8 +109,8 @@ static void explain_limit(char text[static CAUSE_MAX], const struct history_memo
 		explain_idle(text, idle, largest, asked);
 	} else {
 		stat_bytes(one, asked - reach);
-		snprintf(
-			text, CAUSE_MAX, "the limit is reached: %s short even if all free memory were contiguous", one);
+		snprintf(text, CAUSE_MAX, "the limit is reached: %s short even if all available memory were contiguous",
+			one);
 	}
 }
 
@@ -140,8 +141,7 @@ static void describe(char text[static CAUSE_MAX], const struct history_memory *m
 	stat_bytes(unpooled, m->unpooled_bytes);
 	if (m->limit_bytes <= INT64_MAX)
 		stat_bytes(limit, m->limit_bytes);
-	snprintf(
-		text, CAUSE_MAX, "used %s, held but not used %s, not pooled %s, limit %s", used, idle, unpooled, limit);
+	snprintf(text, CAUSE_MAX, "used %s, unused %s, not pooled %s, limit %s", used, idle, unpooled, limit);
 }
 
 static void set_requested_at(struct report_failures *f, json_t *episode, uint32_t number)
@@ -180,8 +180,9 @@ static void add_episode(struct report_failures *f, const struct report_episode *
 		return;
 	episode = stat_alloc(json_pack("{s:I, s:I, s:I, s:s, s:I, s:I, s:I, s:b}", "ns", (json_int_t)e->ns, "took_ns",
 		(json_int_t)(event->ns - e->ns), "thread", (json_int_t)e->thread, "memory",
-		report_memory_name(name, event->memory), "asked_bytes", (json_int_t)event->requested_bytes, "n_denied",
-		(json_int_t)e->n_denied, "returned_bytes", (json_int_t)e->returned_bytes, "is_served", (int)is_served));
+		report_memory_name(name, event->memory), "requested_bytes", (json_int_t)event->requested_bytes,
+		"n_denied", (json_int_t)e->n_denied, "returned_bytes", (json_int_t)e->returned_bytes, "is_served",
+		(int)is_served));
 	if (!is_served) {
 		explain(f, cause, h, event, e->n_denied);
 		describe(numbers, &h->memories[event->memory]);
@@ -221,7 +222,7 @@ void report_failures_take(struct report_failures *f, const struct history *h, co
 		return;
 	json_array_append_new(
 		f->refused, stat_alloc(json_pack("{s:I, s:i, s:I}", "ns", (json_int_t)event->ns, "memory",
-				    (int)event->memory, "asked_bytes", (json_int_t)event->requested_bytes)));
+				    (int)event->memory, "requested_bytes", (json_int_t)event->requested_bytes)));
 }
 
 void report_failures_add(json_t *facts, const struct report_failures *f)

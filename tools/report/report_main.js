@@ -84,14 +84,14 @@ function showRounds() {
 	if (facts.oom)
 		show('oom').textContent = facts.oom;
 	if (facts.rounds?.length) {
-		addRow(table, ['Memory', 'Retry round', 'Count', 'Made available', 'Duration'], true, 9);
+		addRow(table, ['Memory', 'Retry round', 'Count', 'Gained', 'Duration'], true, 9);
 		for (const r of facts.rounds)
-			addRow(table, [r.memory, r.name, r.count, bytesText(r.yielded_bytes || 0), timeText(r.ns || 0)], false, 9);
+			addRow(table, [r.memory, r.name, r.count, bytesText(r.gained_bytes || 0), timeText(r.ns || 0)], false, 9);
 	} else if (facts.episodes?.length) {
 		addRow(table, ['Time', 'Duration', 'Thread', 'Memory', 'Requested', 'Driver refusals',
-			'Returned to driver', 'Result'], true, 9);
+			'Released', 'Result'], true, 9);
 		for (const e of facts.episodes) {
-			addRow(table, [timeText(e.ns), timeText(e.took_ns), e.thread, e.memory, bytesText(e.asked_bytes), e.n_denied,
+			addRow(table, [timeText(e.ns), timeText(e.took_ns), e.thread, e.memory, bytesText(e.requested_bytes), e.n_denied,
 				bytesText(e.returned_bytes), e.is_served ? 'served' : 'failed'], false, 9);
 			if (e.cause)
 				addCause(table, e);

@@ -72,7 +72,7 @@ function drawBlock(context, layout, shift, address, block) {
 }
 
 function entryText(found) {
-	const what = found.block ? (found.block.isPending ? 'pending' : 'used') : 'free memory of a segment';
+	const what = found.block ? (found.block.isPending ? 'pending' : 'used') : 'unused memory of a segment';
 	const entry = found.block || found.segment;
 	return `${what}\n${addressText(found.address)}  ${bytesText(entry.size * UNIT)}` +
 		(found.block && !found.block.isPending ? `, ${bytesText(entry.asked)} requested` : '');

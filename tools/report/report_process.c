@@ -56,7 +56,7 @@ static void add_rounds(json_t *facts, const json_t *counters, unsigned number)
 		stat_clean(name, sizeof(name), stat_reply_text(round, "name"));
 		entry = stat_alloc(json_pack("{s:s, s:s}", "memory", report_memory_name(memory, number), "name", name));
 		copy(entry, "count", round, "count");
-		copy(entry, "yielded_bytes", round, "yielded_bytes");
+		copy(entry, "gained_bytes", round, "gained_bytes");
 		copy(entry, "ns", round, "ns");
 		json_array_append_new(json_object_get(facts, "rounds"), entry);
 	}
@@ -159,7 +159,7 @@ static void add_oom(json_t *facts, const json_t *oom)
 
 	if (!json_is_object(last))
 		return;
-	stat_bytes(bytes, stat_reply_u64_or_0(last, "asked_bytes"));
+	stat_bytes(bytes, stat_reply_u64_or_0(last, "requested_bytes"));
 	stat_bytes(missing, missing_bytes);
 	stat_age(age, stat_reply_u64_or_0(last, "age_ns"));
 	snprintf(text, sizeof(text),
@@ -167,7 +167,7 @@ static void add_oom(json_t *facts, const json_t *oom)
 		" out-of-memory error%s; the last one %s ago: a request for %s of %.16s memory failed; %s%s%s%s",
 		n, n == 1 ? "" : "s", age, bytes, stat_reply_text(last, "kind"), stat_cause_text(last),
 		missing_bytes ? ": " : "", missing_bytes ? missing : "",
-		missing_bytes ? " short even if all free memory were contiguous" : "");
+		missing_bytes ? " short even if all available memory were contiguous" : "");
 	stat_clean(clean, sizeof(clean), text);
 	json_object_set_new(facts, "oom", json_string(clean));
 }

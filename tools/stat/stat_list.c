@@ -47,7 +47,7 @@ static void add_process(struct stat_table *table, const struct stat_process *pro
 	stat_explain_user(user, process->uid);
 	stat_age(age, stat_reply_u64_or_0(process->reply, "uptime_ns"));
 	stat_bytes(used, stat_reply_sum(devices, "used_bytes"));
-	stat_bytes(cached, stat_reply_sum(devices, "free_bytes"));
+	stat_bytes(cached, stat_reply_sum(devices, "cached_bytes"));
 	stat_bytes(total, stat_reply_sum(devices, "total_bytes"));
 	stat_table_add(table, cells);
 }

@@ -124,35 +124,35 @@ static void print_rest(const struct stat_segment *segments, size_t n)
 static void print_largest(const struct stat_map_pool *pool)
 {
 	char now[STAT_TEXT_MAX], later[STAT_TEXT_MAX], text[256];
-	bool is_more_later = pool->largest_free_bytes > pool->largest_cached_bytes;
+	bool is_more_later = pool->largest_unused_bytes > pool->largest_cached_bytes;
 
 	stat_bytes(now, pool->largest_cached_bytes);
-	stat_bytes(later, pool->largest_free_bytes);
-	if (pool->largest_free_bytes)
-		snprintf(text, sizeof(text), "largest free block %s%s%s: a larger request goes to the driver", now,
+	stat_bytes(later, pool->largest_unused_bytes);
+	if (pool->largest_unused_bytes)
+		snprintf(text, sizeof(text), "largest unused block %s%s%s: a larger request goes to the driver", now,
 			is_more_later ? ", or once no memory is pending " : "", is_more_later ? later : "");
 	else
-		snprintf(text, sizeof(text), "no memory is free: every request goes to the driver");
+		snprintf(text, sizeof(text), "no memory is unused: every request goes to the driver");
 	stat_print_lines(text, stat_width());
 }
 
-static uint64_t free_bytes(const struct stat_segment *segment)
+static uint64_t unused_bytes(const struct stat_segment *segment)
 {
 	return segment->size_bytes - segment->used_bytes;
 }
 
 static bool is_partly_used(const struct stat_segment *segment)
 {
-	return segment->n_used && free_bytes(segment);
+	return segment->n_used && unused_bytes(segment);
 }
 
-static int compare_free(const void *a, const void *b)
+static int compare_unused(const void *a, const void *b)
 {
 	const struct stat_segment *one = *(const struct stat_segment *const *)a;
 	const struct stat_segment *other = *(const struct stat_segment *const *)b;
 
-	if (free_bytes(one) != free_bytes(other))
-		return free_bytes(one) < free_bytes(other) ? 1 : -1;
+	if (unused_bytes(one) != unused_bytes(other))
+		return unused_bytes(one) < unused_bytes(other) ? 1 : -1;
 	return (one->address > other->address) - (one->address < other->address);
 }
 
@@ -160,14 +160,14 @@ static int compare_free(const void *a, const void *b)
 static void add_holder(struct stat_table *table, const struct stat_segment *segment, const struct stat_map_block *block,
 	char *where, bool is_first)
 {
-	char address[STAT_TEXT_MAX], size[STAT_TEXT_MAX], free_text[STAT_TEXT_MAX], n[STAT_TEXT_MAX];
+	char address[STAT_TEXT_MAX], size[STAT_TEXT_MAX], unused[STAT_TEXT_MAX], n[STAT_TEXT_MAX];
 	char holder[STAT_TEXT_MAX], bytes[STAT_TEXT_MAX];
-	const char *cells[] = {is_first ? address : "", is_first ? size : "", is_first ? free_text : "",
-		is_first ? n : "", holder, bytes, where ? where : "-"};
+	const char *cells[] = {is_first ? address : "", is_first ? size : "", is_first ? unused : "", is_first ? n : "",
+		holder, bytes, where ? where : "-"};
 
 	snprintf(address, sizeof(address), "0x%" PRIx64, segment->address);
 	stat_bytes(size, segment->size_bytes);
-	stat_bytes(free_text, free_bytes(segment));
+	stat_bytes(unused, unused_bytes(segment));
 	snprintf(n, sizeof(n), "%" PRIu64, segment->n_used);
 	snprintf(holder, sizeof(holder), "0x%" PRIx64, segment->address + block->offset);
 	stat_bytes(bytes, block->bytes);
@@ -198,11 +198,12 @@ static void add_holders(struct stat_table *table, const struct stat_map *map, co
 	}
 }
 
-/* Prints the segments that are partly in use, with the blocks that hold them; the most free bytes come first. */
+/* Prints the segments that are partly in use, with the blocks that hold them; the most unused bytes come first. */
 static void print_partly_used(const struct stat_map *map, const struct stat_map_pool *pool, struct stat_stacks *stacks,
 	const struct stat_options *options)
 {
-	static const char *const headings[] = {"<SEGMENT", ">SIZE", ">FREE", ">BLOCKS", "<HELD BY", ">SIZE", "<WHERE"};
+	static const char *const headings[] = {
+		"<SEGMENT", ">SIZE", ">UNUSED", ">BLOCKS", "<HELD BY", ">SIZE", "<WHERE"};
 	const struct stat_segment **partly_used = stat_alloc(calloc(pool->n + 1, sizeof(*partly_used)));
 	struct stat_table *table = stat_table_new(headings, 7);
 	uint64_t bytes = 0, rest = 0, max = options->max_blocks == UINT64_MAX ? PARTLY_USED : options->max_blocks;
@@ -215,24 +216,24 @@ static void print_partly_used(const struct stat_map *map, const struct stat_map_
 		if (!is_partly_used(segment))
 			continue;
 		partly_used[n++] = segment;
-		bytes += free_bytes(segment) < UINT64_MAX - bytes ? free_bytes(segment) : 0;
+		bytes += unused_bytes(segment) < UINT64_MAX - bytes ? unused_bytes(segment) : 0;
 	}
-	qsort(partly_used, n, sizeof(const struct stat_segment *), compare_free);
+	qsort(partly_used, n, sizeof(const struct stat_segment *), compare_unused);
 	for (size_t i = 0; i < n; i++)
 		if (i < max)
 			add_holders(table, map, partly_used[i], stacks);
 		else
-			rest += free_bytes(partly_used[i]) < UINT64_MAX - rest ? free_bytes(partly_used[i]) : 0;
+			rest += unused_bytes(partly_used[i]) < UINT64_MAX - rest ? unused_bytes(partly_used[i]) : 0;
 	stat_bytes(text, bytes);
 	if (n) {
-		snprintf(line, sizeof(line), "%s are free in %zu segment%s in which the program holds blocks:", text, n,
-			n == 1 ? "" : "s");
+		snprintf(line, sizeof(line), "%s are unused in %zu segment%s in which the program holds blocks:", text,
+			n, n == 1 ? "" : "s");
 		stat_print_lines(line, stat_width());
 		stat_table_print(table, stat_width());
 	}
 	stat_bytes(text, rest);
 	if (n > max)
-		printf("and %zu more segment%s, in which %s are free\n", n - (size_t)max,
+		printf("and %zu more segment%s, in which %s are unused\n", n - (size_t)max,
 			n - (size_t)max == 1 ? "" : "s", text);
 	stat_table_free(table);
 	free(partly_used);

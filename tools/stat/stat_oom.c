@@ -44,8 +44,8 @@ static void print_bytes(const json_t *oom, const char *title, const char *const 
 static void print_numbers(const json_t *oom)
 {
 	static const char *const process[][2] = {{"used", "used_bytes"}, {"cached", "cached_bytes"},
-		{"largest free block", "largest_free_bytes"}, {"pending", "pending_bytes"}, {"total", "total_bytes"},
-		{"not pooled", "unpooled_bytes"}, {"limit", "limit_bytes"}};
+		{"largest unused block", "largest_unused_bytes"}, {"pending", "pending_bytes"},
+		{"total", "total_bytes"}, {"not pooled", "unpooled_bytes"}, {"limit", "limit_bytes"}};
 	static const char *const device[][2] = {
 		{"total", "device_total_bytes"}, {"free", "device_free_bytes"}, {"outside gpupool", "outside_bytes"}};
 
@@ -69,7 +69,7 @@ static void print_share(const json_t *oom)
 	if (!json_is_string(better))
 		return;
 	stat_clean(pool, sizeof(pool), json_string_value(better));
-	printf("%-8s GPUPOOL_POOL=%s can combine scattered free memory\n", "advice", pool);
+	printf("%-8s GPUPOOL_POOL=%s can combine scattered unused memory\n", "advice", pool);
 }
 
 /* Names a retry round as the library's log does. A round of another release that is not in the table keeps its name. */
@@ -97,7 +97,7 @@ static void print_rounds(const json_t *oom)
 		char gained[STAT_TEXT_MAX], took[STAT_TEXT_MAX];
 		const char *cells[] = {text_of_round(stat_reply_text(round, "name")), gained, took};
 
-		stat_bytes(gained, stat_reply_u64_or_0(round, "yielded_bytes") / 512 * 512);
+		stat_bytes(gained, stat_reply_u64_or_0(round, "gained_bytes") / 512 * 512);
 		stat_duration(took, stat_reply_u64_or_0(round, "ns"));
 		stat_table_add(table, cells);
 	}
@@ -132,16 +132,16 @@ static void print_other_processes(const json_t *oom)
 static void add_segment_rows(struct stat_table *table, const json_t *segment, struct stat_stacks *stacks)
 {
 	const json_t *blocks = json_object_get(segment, "blocks"), *block;
-	char size[STAT_TEXT_MAX], available[STAT_TEXT_MAX], used[STAT_TEXT_MAX];
+	char size[STAT_TEXT_MAX], unused[STAT_TEXT_MAX], used[STAT_TEXT_MAX];
 	size_t i;
 
 	stat_bytes(size, stat_reply_u64_or_0(segment, "size_bytes"));
-	stat_bytes(available, stat_reply_u64_or_0(segment, "free_bytes"));
+	stat_bytes(unused, stat_reply_u64_or_0(segment, "unused_bytes"));
 	snprintf(used, sizeof(used), "%" PRIu64, stat_reply_u64_or_0(segment, "n_used_blocks"));
 	json_array_foreach(blocks, i, block) {
 		const json_t *frames = json_object_get(block, "frames");
 		char bytes[STAT_TEXT_MAX], *where = json_array_size(frames) ? stat_stacks_text(stacks, frames) : NULL;
-		const char *cells[] = {i ? "" : stat_reply_text(segment, "address"), i ? "" : size, i ? "" : available,
+		const char *cells[] = {i ? "" : stat_reply_text(segment, "address"), i ? "" : size, i ? "" : unused,
 			i ? "" : used, stat_reply_text(block, "address"), bytes, where ? where : "-"};
 
 		stat_bytes(bytes, stat_reply_u64_or_0(block, "size_bytes"));
@@ -152,7 +152,8 @@ static void add_segment_rows(struct stat_table *table, const json_t *segment, st
 
 static void print_segments(const json_t *oom, struct stat_stacks *stacks)
 {
-	static const char *const headings[] = {"<SEGMENT", ">SIZE", ">FREE", ">BLOCKS", "<HELD BY", ">SIZE", "<WHERE"};
+	static const char *const headings[] = {
+		"<SEGMENT", ">SIZE", ">UNUSED", ">BLOCKS", "<HELD BY", ">SIZE", "<WHERE"};
 	const json_t *segments = json_object_get(oom, "segments"), *segment;
 	struct stat_table *table;
 	char bytes[STAT_TEXT_MAX];
@@ -160,9 +161,9 @@ static void print_segments(const json_t *oom, struct stat_stacks *stacks)
 
 	if (!json_array_size(segments))
 		return;
-	stat_bytes(bytes, stat_reply_u64_or_0(oom, "pinned_free_bytes"));
-	printf("\n%s are free in %" PRIu64 " driver allocations in which the program holds blocks:\n", bytes,
-		stat_reply_u64_or_0(oom, "n_pinned_segments"));
+	stat_bytes(bytes, stat_reply_u64_or_0(oom, "partly_used_unused_bytes"));
+	printf("\n%s are unused in %" PRIu64 " driver allocations in which the program holds blocks:\n", bytes,
+		stat_reply_u64_or_0(oom, "n_partly_used_segments"));
 	table = stat_table_new(headings, 7);
 	json_array_foreach(segments, i, segment)
 		add_segment_rows(table, segment, stacks);
@@ -202,7 +203,7 @@ static void print_last(const json_t *reply, const json_t *oom, struct stat_stack
 	char memory[STAT_TEXT_MAX] = "for pinned memory";
 	uint64_t n = stat_reply_u64_or_0(reply, "n_ooms"), device;
 
-	stat_bytes(asked, stat_reply_u64_or_0(oom, "asked_bytes"));
+	stat_bytes(asked, stat_reply_u64_or_0(oom, "requested_bytes"));
 	stat_bytes(missing, stat_reply_u64_or_0(oom, "missing_bytes"));
 	stat_age(age, stat_reply_u64_or_0(oom, "age_ns"));
 	if (stat_reply_u64(oom, "device", &device))
@@ -212,7 +213,7 @@ static void print_last(const json_t *reply, const json_t *oom, struct stat_stack
 		strcmp(stat_reply_text(oom, "kind"), "unpooled") ? "" : " (not pooled)");
 	printf("%-8s %s", "cause", stat_cause_text(oom));
 	if (stat_reply_u64_or_0(oom, "missing_bytes"))
-		printf("; %s short even if all free memory were contiguous", missing);
+		printf("; %s short even if all available memory were contiguous", missing);
 	putchar('\n');
 	print_numbers(oom);
 	print_share(oom);
@@ -361,7 +362,7 @@ static void add_ended(struct stat_table *table, const struct stat_saved *saved)
 
 	snprintf(pid, sizeof(pid), "%d", (int)saved->process.pid);
 	stat_age(age, stat_reply_u64_or_0(last, "age_ns"));
-	stat_bytes(asked, stat_reply_u64_or_0(last, "asked_bytes"));
+	stat_bytes(asked, stat_reply_u64_or_0(last, "requested_bytes"));
 	stat_clean(cause, sizeof(cause), stat_reply_text(last, "cause"));
 	stat_clean(command, sizeof(command), stat_reply_text(saved->process.reply, "command"));
 	stat_table_add(table, cells);
@@ -370,7 +371,7 @@ static void add_ended(struct stat_table *table, const struct stat_saved *saved)
 /* Prints a line for each process that has ended and left a report. Returns false if there is none. */
 static bool show_ended(struct stat_survey *survey)
 {
-	static const char *const headings[] = {">PID", ">AGO", ">ASKED", "<CAUSE", "<COMMAND"};
+	static const char *const headings[] = {">PID", ">AGO", ">REQUESTED", "<CAUSE", "<COMMAND"};
 	struct stat_saved *list;
 	size_t n = stat_saved_find(survey, 0, &list);
 	struct stat_table *table = stat_table_new(headings, 5);

@@ -58,7 +58,7 @@ struct query {
 };
 
 static const char *const default_fields[] = {
-	[STAT_QUERY_PROCESSES] = "pid,user,uptime_ns,pool,used_bytes,free_bytes,total_bytes,command",
+	[STAT_QUERY_PROCESSES] = "pid,user,uptime_ns,pool,used_bytes,cached_bytes,total_bytes,command",
 	[STAT_QUERY_DEVICES] =
 		"pid,device,used_bytes,cached_bytes,pending_bytes,total_bytes,limit_bytes,device_free_bytes",
 };

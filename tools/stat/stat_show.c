@@ -164,7 +164,7 @@ static void add_limit(struct stat_table *table, const char *name, const json_t *
 	const char *cells[] = {
 		name,
 		bytes_or(item, "limit_bytes", "none", limit),
-		bytes_or(item, "total_bytes", "-", total),
+		bytes_or(item, "counted_bytes", "-", total),
 	};
 
 	stat_table_add(table, cells);
@@ -173,7 +173,7 @@ static void add_limit(struct stat_table *table, const char *name, const json_t *
 /* Explains what a limit that is below the memory already taken means. */
 static void explain_limit(const char *name, const json_t *item)
 {
-	uint64_t limit, total = stat_reply_u64_or_0(item, "total_bytes");
+	uint64_t limit, total = stat_reply_u64_or_0(item, "counted_bytes");
 	char text[STAT_TEXT_MAX], clean[STAT_TEXT_MAX];
 
 	if (!stat_reply_u64(item, "limit_bytes", &limit) || total <= limit)
@@ -186,7 +186,7 @@ static void explain_limit(const char *name, const json_t *item)
 
 void stat_limit_show(const struct stat_process *process, const struct stat_options *options)
 {
-	static const char *const headings[] = {"<DEVICE", ">LIMIT", ">TOTAL"};
+	static const char *const headings[] = {"<DEVICE", ">LIMIT", ">COUNTED"};
 	struct stat_table *table = stat_table_new(headings, LENGTH(headings));
 	const json_t *devices = json_object_get(process->reply, "devices"), *device;
 	const json_t *pinned = json_object_get(process->reply, "pinned");

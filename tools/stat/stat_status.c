@@ -46,14 +46,24 @@ static const char *bytes(const json_t *object, const char *key, char text[static
 	return text;
 }
 
-/* Prints the three lines that CUDA.jl's memory_status() prints. */
+static void print_device_name(const json_t *device)
+{
+	const char *uuid = json_string_value(json_object_get(device, "uuid"));
+	char clean[64];
+
+	stat_clean(clean, sizeof(clean), uuid ? uuid : "");
+	printf("device %" PRIu64 "%s%s\n", stat_reply_u64_or_0(device, "index"), *clean ? "  " : "", clean);
+}
+
+/* Prints the three lines of CUDA.jl's memory_status(), in its own words, below the name of the device. */
 static void print_julia(const json_t *device, const char *pool)
 {
 	uint64_t total, free_bytes, used = stat_reply_u64_or_0(device, "used_bytes");
-	uint64_t idle = stat_reply_u64_or_0(device, "free_bytes");
+	uint64_t idle = stat_reply_u64_or_0(device, "unused_bytes");
 	uint64_t taken = stat_reply_u64_or_0(device, "total_bytes") + stat_reply_u64_or_0(device, "unpooled_bytes");
 	char a[STAT_TEXT_MAX], b[STAT_TEXT_MAX], c[STAT_TEXT_MAX], name[STAT_TEXT_MAX];
 
+	print_device_name(device);
 	if (stat_reply_u64(device, "device_total_bytes", &total) && total &&
 		stat_reply_u64(device, "device_free_bytes", &free_bytes) && free_bytes <= total) {
 		stat_bytes_julia(a, total - free_bytes);
@@ -69,14 +79,14 @@ static void print_julia(const json_t *device, const char *pool)
 	stat_bytes_julia(a, used + idle);
 	stat_bytes_julia(b, used);
 	stat_bytes_julia(c, idle);
-	printf("  %sPool usage: %s (%s allocated, %s cached)\n\n", name, a, b, c);
+	printf("  %sPool usage: %s (%s allocated, %s cached)\n", name, a, b, c);
 }
 
 static void print_pool(const json_t *counters)
 {
 	char a[STAT_TEXT_MAX], b[STAT_TEXT_MAX];
 	uint64_t used = stat_reply_u64_or_0(counters, "n_used_blocks");
-	uint64_t cached = stat_reply_u64_or_0(counters, "n_free_blocks");
+	uint64_t cached = stat_reply_u64_or_0(counters, "n_cached_blocks");
 	uint64_t pending = stat_reply_u64_or_0(counters, "n_pending_blocks");
 
 	print_line("used", bytes(counters, "used_bytes", a), "%" PRIu64 " block%s, %s requested", used,
@@ -209,7 +219,7 @@ static void print_steps(const json_t *counters)
 static void print_retries(const json_t *counters)
 {
 	const json_t *retries = json_object_get(counters, "retries"), *retry;
-	char count[STAT_TEXT_MAX], yielded[STAT_TEXT_MAX], time[STAT_TEXT_MAX], name[64], clean[17];
+	char count[STAT_TEXT_MAX], gained[STAT_TEXT_MAX], time[STAT_TEXT_MAX], name[64], clean[17];
 	size_t i;
 
 	json_array_foreach(retries, i, retry) {
@@ -222,8 +232,8 @@ static void print_retries(const json_t *counters)
 		stat_clean(clean, sizeof(clean), name);
 		snprintf(count, sizeof(count), "%" PRIu64, n);
 		stat_duration(time, stat_reply_u64_or_0(retry, "ns"));
-		print_line(clean, count, "time%s, %s yielded, %s", stat_plural(n),
-			bytes(retry, "yielded_bytes", yielded), time);
+		print_line(clean, count, "time%s, %s gained, %s", stat_plural(n), bytes(retry, "gained_bytes", gained),
+			time);
 	}
 }
 
@@ -262,12 +272,7 @@ static void print_broken(const json_t *device)
 
 static void print_device(const json_t *device, const struct stat_process *process)
 {
-	const char *uuid = json_string_value(json_object_get(device, "uuid"));
-	char clean[64];
-
-	stat_clean(clean, sizeof(clean), uuid ? uuid : "");
-	printf("device %" PRIu64 "%s%s\n", stat_reply_u64_or_0(device, "index"), *clean ? "  " : "", clean);
-	print_julia(device, stat_reply_text(process->reply, "pool"));
+	print_device_name(device);
 	print_broken(device);
 	print_pool(device);
 	print_outside(device);
@@ -366,15 +371,22 @@ void stat_status_show(const struct stat_process *process, const struct stat_opti
 	size_t n = json_array_size(devices), i;
 
 	stat_report_title(process, stat_reply_text(process->reply, "command"));
-	print_facts(process->reply);
+	if (!options->is_julia)
+		print_facts(process->reply);
 	json_array_foreach(devices, i, device) {
 		if (i == GP_LIMIT_DEVICES_MAX) {
 			printf("\nand %zu more devices than a process can have\n", n - i);
 			break;
 		}
-		putchar('\n');
-		print_device(device, process);
+		if (!options->is_julia)
+			putchar('\n');
+		if (options->is_julia)
+			print_julia(device, stat_reply_text(process->reply, "pool"));
+		else
+			print_device(device, process);
 	}
+	if (options->is_julia)
+		return;
 	print_pinned(process);
 	print_callers(json_object_get(process->reply, "callers"));
 }
@@ -394,7 +406,7 @@ static enum stat_exit show_answers(void *arg, struct stat_survey *survey)
 		n += survey->processes[i].reply != NULL;
 	if (shown->options->is_json)
 		stat_command_print_json(survey, shown->command, shown->options);
-	else if (n > 1 && shown->options->is_overview)
+	else if (n > 1 && shown->options->is_overview && !shown->options->is_julia)
 		stat_overview_show(survey);
 	else
 		stat_command_show(survey, shown->command, shown->options);

@@ -324,7 +324,7 @@ static void draw_pool(const struct top_screen *screen, const struct stat_map_poo
 	stat_bytes(size, pool->sum.size_bytes);
 	stat_bytes(largest, pool->largest_cached_bytes);
 	stat_map_name(name, pool);
-	snprintf(text, sizeof(text), "%s: %s in %" PRIu64 " segment%s, largest free block %s", name, size,
+	snprintf(text, sizeof(text), "%s: %s in %" PRIu64 " segment%s, largest cached block %s", name, size,
 		pool->n_segments, pool->n_segments == 1 ? "" : "s", largest);
 	top_screen_put(screen, row, 1, screen->columns, TOP_BOLD, text);
 }

@@ -178,7 +178,7 @@ static void draw_title(
 	top_screen_part(screen, row, column, STAT_PART_USED, stat_look_glyph(screen->look, STAT_PART_USED));
 	column = top_screen_put(screen, row, column + 1, screen->columns, TOP_PLAIN, " used  ");
 	top_screen_part(screen, row, column, STAT_PART_CACHED, stat_look_glyph(screen->look, STAT_PART_CACHED));
-	top_screen_put(screen, row, column + 1, screen->columns, TOP_PLAIN, " held, unused");
+	top_screen_put(screen, row, column + 1, screen->columns, TOP_PLAIN, " unused");
 }
 
 void top_devices_plot(

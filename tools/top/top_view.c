@@ -247,7 +247,7 @@ static const char *const help[] = {
 	"q                   quit",
 	"",
 	"used: allocated by the program; pending: freed, the GPU may still use it;",
-	"returning: on its way to the driver; cached: free, kept for reuse;",
+	"returning: on its way to the driver; cached: unused, ready for reuse;",
 	"outside: other processes, CUDA itself, memory that is not pooled.",
 };
 
