@@ -85,6 +85,19 @@ class Watch(Case):
         self.assertRegex(first, r"TOTAL  ALLOC/S  COMMAND\n.* GiB        -  aaa$")
         self.assertRegex(second, r"TOTAL  ALLOC/S  COMMAND\n.* GiB    1.20k  aaa$")
 
+    def test_table_of_processes_fits_a_terminal_of_80_columns(self):
+        for name in ("aaa ", "bbb "):
+            self.peer({"status": status(name + 9 * "long words ")}, env={"SLURM_JOB_ID": "881234567", "SLURM_PROCID": "3"})
+        terminal = Terminal([STAT], 80, 24, self.env())
+        self.addCleanup(terminal.close)
+        terminal.wait_for("gpupool-stat PID shows one process")
+        head, first, second, total, hint = [line for line in terminal.lines if line.strip()]
+        self.assertRegex(head, r"^ *PID  USER +DEVICE +USED +CACHED +TOTAL  JOB +COMMAND$")
+        for line in (first, second):
+            self.assertRegex(line, r" 0 +4.00 GiB  2.00 GiB  6.00 GiB  job 88123456  (aaa|bbb) long")
+        self.assertRegex(total, r"^ *all +0 +8.00 GiB  4.00 GiB  12.0 GiB .* 9.00 GiB")
+        self.assertIn("with all its counters", hint)
+
     def test_table_of_processes_shows_allocations_per_second(self):
         for name, hits in (("aaa", 1200), ("bbb", 300)):
             self.peer({"status": status(name, growth={"hits": hits})})
@@ -396,7 +409,7 @@ class Processes(Case):
         self.peer({"status": status("good")})
         hostile = status("a\x1b[2J\x9b\u202eb\ud800", used=(1 << 63) - 1)
         hostile["devices"] = hostile["devices"] * 200
-        for answer in ("endless", "", "[[[", "{}", hostile, "{\"schema\":\"gpupool.status/1\",\"devices\":[1,{},[]]}",
+        for answer in ("endless", "", "[[[", "{}", hostile, "{\"schema\":\"gpupool.status/2\",\"devices\":[1,{},[]]}",
                        status("漢字 wide ä", index=(1 << 62), device_total_bytes=7)):
             self.peer({"status": answer, "leaks": answer, "map": answer})
         top = self.top("--timeout=0.3", columns=120, rows=40)
