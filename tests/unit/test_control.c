@@ -134,7 +134,7 @@ START_TEST(a_block_allocated_uncached_goes_back_after_its_gpu_work_when_freed)
 	if (_i != GP_KIND_NONE && _i != GP_KIND_VMM)
 		ck_assert_uint_eq(fixture_stats().returning_bytes, fixture_stats().total_bytes);
 	fake_complete_all(&px.fake);
-	/* The kind none looks for completed releases when sibling_block queue is long, vmm when memory is freed. */
+	/* The kind none looks for completed releases when a queue is long, vmm when memory is freed. */
 	if (_i == GP_KIND_NONE)
 		gp_pool_reclaim(px.pool);
 	else

@@ -159,8 +159,8 @@ START_TEST(fragmentation_is_shown_by_the_blocks_beside_free_memory)
 	first = json_array_get(json_object_get(fragmentation, "groups"), 0);
 	ck_assert_int_eq(number(first, "requested_bytes"), 3 * MIB);
 	ck_assert_int_ge(number(first, "n_blocks"), 10);
-	ck_assert_int_gt(number(first, "free_beside_bytes"), 10 * MIB);
-	ck_assert_int_le(number(first, "free_beside_bytes"), number(fragmentation, "free_bytes"));
+	ck_assert_int_gt(number(first, "unused_beside_bytes"), 10 * MIB);
+	ck_assert_int_le(number(first, "unused_beside_bytes"), number(fragmentation, "unused_bytes"));
 	ck_assert_int_eq(STAT("advise", path), 0);
 	stat_check_in(stat_out, "at the peak of split ");
 	stat_check_in(stat_out, "3.00 MiB  the program\n");

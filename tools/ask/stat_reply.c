@@ -87,7 +87,7 @@ static enum stat_exit check_schema(json_t *reply, const char *name, char error[s
 		snprintf(error, STAT_ERROR_MAX, "gave an answer without a schema of gpupool");
 		return STAT_FAILED;
 	}
-	newest = stat_schema_version(its_name);
+	newest = stat_schema_version(reply_name);
 	if (version > newest || !version) {
 		snprintf(error, STAT_ERROR_MAX, "answers with %.64s; this gpupool-stat supports version %u", schema,
 			newest);

@@ -74,10 +74,10 @@ static void show_fragments(const struct replay_contents *contents, const struct 
 	char a[STAT_TEXT_MAX], b[STAT_TEXT_MAX], c[STAT_TEXT_MAX];
 	struct stat_table *table;
 
-	stat_bytes(a, f->free_bytes);
+	stat_bytes(a, f->unused_bytes);
 	stat_bytes(b, f->taken_bytes);
-	stat_bytes(c, f->largest_free_bytes);
-	printf("\nat the peak of %s %s of %s are not used; the largest free block has %s\n",
+	stat_bytes(c, f->largest_unused_bytes);
+	printf("\nat the peak of %s %s of %s are not used; the largest unused block has %s\n",
 		gp_kind_name(contents->kind), a, b, c);
 	if (!f->n)
 		return;
@@ -162,8 +162,8 @@ static json_t *make_fragments(const struct replay_fragments *f)
 
 	set(object, "live_bytes", f->live_bytes);
 	set(object, "total_bytes", f->taken_bytes);
-	set(object, "free_bytes", f->free_bytes);
-	set(object, "largest_free_bytes", f->largest_free_bytes);
+	set(object, "unused_bytes", f->unused_bytes);
+	set(object, "largest_unused_bytes", f->largest_unused_bytes);
 	set(object, "n_groups", f->n_groups);
 	for (size_t i = 0; i < f->n; i++) {
 		json_t *group = stat_alloc(json_object());
@@ -171,7 +171,7 @@ static json_t *make_fragments(const struct replay_fragments *f)
 		set(group, "thread", f->list[i].thread);
 		set(group, "requested_bytes", f->list[i].bytes);
 		set(group, "n_blocks", f->list[i].n_blocks);
-		set(group, "free_beside_bytes", f->list[i].beside_bytes);
+		set(group, "unused_beside_bytes", f->list[i].beside_bytes);
 		json_array_append_new(groups, group);
 	}
 	json_object_set_new(object, "groups", groups);

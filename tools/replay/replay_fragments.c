@@ -48,8 +48,8 @@ static bool look_at(void *arg, const struct gp_block_info *info)
 		w->is_last_used = false;
 	}
 	if (!info->is_used) {
-		w->ret->free_bytes += info->rounded;
-		w->ret->largest_free_bytes = gp_max(w->ret->largest_free_bytes, info->rounded);
+		w->ret->unused_bytes += info->rounded;
+		w->ret->largest_unused_bytes = gp_max(w->ret->largest_unused_bytes, info->rounded);
 		w->pending_free = info->rounded;
 		if (w->is_last_used) {
 			w->list[w->n - 1].beside_bytes += info->rounded / 2;

@@ -20,7 +20,7 @@ struct replay_fragment {
 };
 
 struct replay_fragments {
-	uint64_t live_bytes, taken_bytes, free_bytes, largest_free_bytes; /* of the pools of device memory */
+	uint64_t live_bytes, taken_bytes, unused_bytes, largest_unused_bytes; /* of the pools of device memory */
 	uint64_t beside_bytes; /* free memory in segments with blocks that the program holds */
 	size_t n, n_groups;    /* groups that are listed, and all */
 	struct replay_fragment list[REPLAY_FRAGMENTS_MAX];

@@ -162,7 +162,7 @@ static void show_device(const struct device *d)
 		return;
 	stat_bytes(a, d->stuck);
 	stat_bytes(b, d->largest);
-	printf("  %s free between blocks in use, largest free block %s\n", a, b);
+	printf("  %s unused between blocks in use, largest unused block %s\n", a, b);
 }
 
 /* Cached memory in segments without used blocks; all cached memory if the segments are not known. */
@@ -182,7 +182,7 @@ static void show_steps(const struct device *d, pid_t pid)
 		printf("  gpupool-stat reclaim --device=%" PRIu64 " %d gives up to %s back now\n", d->index, (int)pid,
 			a);
 	if (d->stuck > d->total / 10)
-		printf("  gpupool-stat map %d shows the blocks between which memory is free\n", (int)pid);
+		printf("  gpupool-stat map %d shows the blocks between which memory is unused\n", (int)pid);
 }
 
 /* The values of all devices together. */

@@ -66,7 +66,7 @@ static bool has_labels(const struct stat_survey *survey)
 
 void stat_list_show(const struct stat_survey *survey)
 {
-	const struct columns columns = {.has_rates = survey->looked_ns != 0, .has_labels = has_labels(survey)};
+	const struct columns columns = {.has_rates = survey->searched_ns != 0, .has_labels = has_labels(survey)};
 	const char *headings[CELLS_MAX] = {">PID", "<USER", ">UP", "<POOL", ">USED", ">CACHED", ">TOTAL"};
 	struct stat_table *table;
 	size_t n_columns = 7, n = 0;

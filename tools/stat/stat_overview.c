@@ -252,7 +252,7 @@ void stat_overview_show(const struct stat_survey *survey)
 {
 	struct overview overview = {
 		.devices = stat_alloc(calloc(DEVICES_MAX, sizeof(*overview.devices))),
-		.has_rates = survey->looked_ns != 0,
+		.has_rates = survey->searched_ns != 0,
 	};
 	char labels[STAT_COLUMN_MAX];
 
