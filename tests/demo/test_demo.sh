@@ -87,8 +87,8 @@ check 'scripts/install-deps has a --help' run 0 "$scripts/install-deps" --help
 
 if command -v script >/dev/null && "$scripts/install-deps" --check build; then
 	check 'scripts/demo fails if the build fails' builds_on_a_terminal
-	check 'scripts/demo shows the steps of the build on a terminal' says out '  7/9 steps'
-	check 'scripts/demo shows the output of a build that failed' says out 'that is wrong'
+	check 'scripts/demo shows the steps of the build on a terminal' has_text out '  7/9 steps'
+	check 'scripts/demo shows the output of a build that failed' has_text out 'that is wrong'
 else
 	for n in 8 9 10; do echo "ok $n # SKIP script(1) or a package for the build is missing"; done
 fi
