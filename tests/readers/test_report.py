@@ -243,7 +243,7 @@ def figures_in(text):
 
 def a_browser_draws_the_limit_and_the_call_sites_of_a_recording():
     labels, text = draw(report(make_limited_recording(), "limited"))
-    assert labels["curve"].startswith("device 0: at most 60.0 MiB used, 60.0 MiB taken"), labels
+    assert labels["curve"].startswith("device 0: at most 60.0 MiB used, 60.0 MiB total"), labels
     assert labels["flame"] == "4 frames, 60.0 MiB", labels
     assert figures_in(text) == {
         "Peak used": ("60.0 MiB", "by the program"), "Peak taken": ("60.0 MiB", "from the driver, 1.00 times the used"),
