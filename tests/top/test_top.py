@@ -137,9 +137,9 @@ class Screen(Case):
         title = next(line for line in top.lines if " PID " in line)
         for heading in ("DEVICES", "POOL", "PEAK", "LIMIT", "BLOCKS", "HITS", "ALLOC/S", "MISS/S", "OOM", "COMMAND"):
             self.assertIn(heading, title)
-        row = next(line for line in self.columns_of(top, "COMMAND") if "./solver" in line)
+        row = next(line for line in self.table_lines(top, "COMMAND") if "./solver" in line)
         self.assertRegex(row, " 0 +split .* 7.00 GiB +8.00 GiB +312 .* 1.23k +34.0 +0 ./solver --steps 9$")
-        row = next(line for line in self.columns_of(top, "COMMAND") if "./other" in line)
+        row = next(line for line in self.table_lines(top, "COMMAND") if "./other" in line)
         self.assertRegex(row, " 1 +split .* 0 B +- +0 .* 0 +0 +0 ./other$")
         axes = [line for line in top.lines if line[9:10] == "|"]
         self.assertGreater(len(axes), 36)
