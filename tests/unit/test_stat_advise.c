@@ -198,6 +198,24 @@ START_TEST(a_program_without_fragmentation_is_advised_to_keep_its_pool)
 }
 END_TEST
 
+START_TEST(each_limit_of_a_small_program_is_shown_once)
+{
+	json_int_t last = 0;
+	const json_t *one;
+	size_t i;
+
+	for (unsigned n = 0; n < 4; n++)
+		add("a", 0x1000 + n * 0x1000, 64 << 10);
+	put_added();
+	advise(path);
+	ck_assert_uint_gt(json_array_size(json_object_get(answer, "limits")), 1);
+	json_array_foreach(json_object_get(answer, "limits"), i, one) {
+		ck_assert_int_gt(number(one, "limit_bytes"), last);
+		last = number(one, "limit_bytes");
+	}
+}
+END_TEST
+
 static void run_on_processors(const char *file, int n_processors, char *ret_out)
 {
 	cpu_set_t all, some;
@@ -366,6 +384,7 @@ static Suite *advise_suite(void)
 	tcase_add_test(tc, fragmentation_is_shown_by_the_blocks_beside_free_memory);
 	tcase_add_test(tc, replay_ends_with_the_conclusion_that_its_table_supports);
 	tcase_add_test(tc, a_program_without_fragmentation_is_advised_to_keep_its_pool);
+	tcase_add_test(tc, each_limit_of_a_small_program_is_shown_once);
 	tcase_add_test(tc, replays_in_several_processes_give_the_result_of_one_process);
 	tcase_add_loop_test(tc, advice_on_a_malformed_file_is_refused_with_the_reason, 0, LENGTH(bad_files));
 	tcase_add_test(tc, a_recording_that_is_cut_off_is_advised_on_as_far_as_it_goes);

@@ -43,6 +43,12 @@ static void show_kinds(const struct replay_contents *contents, const struct repl
 	print_and_free(table);
 }
 
+/* Limits are whole MiB, so that those above a small one can be equal. */
+static bool is_repeated(const struct replay_advice *advice, size_t i)
+{
+	return i && advice->limits[i].limit_bytes == advice->limits[i - 1].limit_bytes;
+}
+
 static void show_limits(const struct replay_advice *advice)
 {
 	static const char *const headings[] = {">LIMIT", ">PEAK", ">HITS", ">CALLS", ">HOST WAITS", "<"};
@@ -57,6 +63,8 @@ static void show_limits(const struct replay_advice *advice)
 		char cells[LENGTH(headings)][STAT_TEXT_MAX];
 		const char *row[] = {cells[0], cells[1], cells[2], cells[3], cells[4], cells[5]};
 
+		if (is_repeated(advice, i))
+			continue;
 		stat_bytes(cells[0], one->limit_bytes);
 		stat_bytes(cells[1], one->peak_bytes);
 		snprintf(cells[2], STAT_TEXT_MAX, "%.1f%%", 100 * one->hit_rate);
@@ -70,7 +78,7 @@ static void show_limits(const struct replay_advice *advice)
 
 static void show_fragments(const struct replay_contents *contents, const struct replay_fragments *f)
 {
-	static const char *const headings[] = {">FREE BESIDE", ">BLOCKS", ">BYTES EACH", "<ALLOCATED BY"};
+	static const char *const headings[] = {">UNUSED BESIDE", ">BLOCKS", ">BYTES EACH", "<ALLOCATED BY"};
 	char a[STAT_TEXT_MAX], b[STAT_TEXT_MAX], c[STAT_TEXT_MAX];
 	struct stat_table *table;
 
@@ -193,7 +201,8 @@ void replay_advise_show_json(const struct replay_contents *contents, const struc
 	for (size_t i = 0; i < GP_N_KINDS; i++)
 		json_array_append_new(kinds, make_kind(&advice->kinds[i]));
 	for (size_t i = 0; i < advice->n_limits; i++)
-		json_array_append_new(limits, make_try(&advice->limits[i]));
+		if (!is_repeated(advice, i))
+			json_array_append_new(limits, make_try(&advice->limits[i]));
 	json_object_set_new(object, "pools", kinds);
 	json_object_set_new(object, "limits", limits);
 	json_object_set_new(
