@@ -7,6 +7,7 @@
  */
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -125,17 +126,13 @@ static const char *const kinds[] = {"none", "simple", "binned", "split", "vmm"};
 static const char *const settings[] = {
 	"GPUPOOL_REUSE=auto", "GPUPOOL_REUSE=completed", "GPUPOOL_SYNC_FREE=1", "SIMGPU_DRIVER_VERSION=12040"};
 
-START_TEST(a_replay_ends_with_the_counters_of_the_recorded_process)
+/* Records a process and replays the recording. Returns the first counter that differs, or NULL. */
+static const char *record_and_replay(const char *const scenario[3], const char *const *env, const char *option,
+	uint64_t *ret_recorded, uint64_t *ret_replayed)
 {
-	const char *const *scenario = scenarios[_i % (int)LENGTH(scenarios)];
-	const char *kind = kinds[_i / (int)LENGTH(scenarios) % (int)LENGTH(kinds)];
-	const char *setting = settings[_i / (int)LENGTH(scenarios) / (int)LENGTH(kinds)];
-	char pool[32], option[32];
-	const char *env[] = {"GPUPOOL_RECORD=rec", pool, setting, "GPUPOOL_LOG=off", scenario[2], NULL};
 	const char *device, *again;
 
-	snprintf(pool, sizeof(pool), "GPUPOOL_POOL=%s", kind);
-	snprintf(option, sizeof(option), "--pool=%s", kind);
+	ck_assert(!unlink("rec") || errno == ENOENT);
 	play_run(&(struct play){.program = scenario[0],
 		.words = {scenario[1]},
 		.env = env,
@@ -146,19 +143,43 @@ START_TEST(a_replay_ends_with_the_counters_of_the_recorded_process)
 	device = strstr(status, "\"devices\":");
 	again = strstr(answer, "\"device\":");
 	ck_assert(device && again);
+	ck_assert_ptr_nonnull(strstr(answer, "\"has_end\":true"));
 	for (size_t i = 0; i < LENGTH(counters); i++) {
-		uint64_t recorded_count, replayed_count;
-
 		if (!is_known(counters[i]))
 			continue;
-		recorded_count = play_number(device, counters[i]);
-		replayed_count = play_number(again, counters[i]);
-		ck_assert_msg(recorded_count == replayed_count,
-			"%s %s: %s is %llu in the process, but %llu in the replay", pool, setting, counters[i],
-			(unsigned long long)recorded_count, (unsigned long long)replayed_count);
+		*ret_recorded = play_number(device, counters[i]);
+		*ret_replayed = play_number(again, counters[i]);
+		if (*ret_recorded != *ret_replayed)
+			return counters[i];
 	}
-	ck_assert_uint_eq(play_number(again, "peak_reserved_bytes"), play_number(device, "peak_total_bytes"));
-	ck_assert_ptr_nonnull(strstr(answer, "\"has_end\":true"));
+	*ret_recorded = play_number(device, "peak_total_bytes");
+	*ret_replayed = play_number(again, "peak_reserved_bytes");
+	return *ret_recorded == *ret_replayed ? NULL : "peak_total_bytes";
+}
+
+/*
+ * A thread cache finds the set of a block by its address. A recording of the kind vmm has no addresses, so two blocks
+ * can share a set in the process and not in the replay, or the other way round. Each run has other addresses, and such
+ * a collision is rare.
+ */
+START_TEST(a_replay_ends_with_the_counters_of_the_recorded_process)
+{
+	const char *const *scenario = scenarios[_i % (int)LENGTH(scenarios)];
+	const char *kind = kinds[_i / (int)LENGTH(scenarios) % (int)LENGTH(kinds)];
+	const char *setting = settings[_i / (int)LENGTH(scenarios) / (int)LENGTH(kinds)];
+	unsigned n_tries = strcmp(kind, "vmm") == 0 ? 4 : 1;
+	char pool[32], option[32];
+	const char *env[] = {"GPUPOOL_RECORD=rec", pool, setting, "GPUPOOL_LOG=off", scenario[2], NULL};
+	const char *differing;
+	uint64_t recorded_count, replayed_count;
+
+	snprintf(pool, sizeof(pool), "GPUPOOL_POOL=%s", kind);
+	snprintf(option, sizeof(option), "--pool=%s", kind);
+	do
+		differing = record_and_replay(scenario, env, option, &recorded_count, &replayed_count);
+	while (differing && --n_tries);
+	ck_assert_msg(!differing, "%s %s: %s is %llu in the process, but %llu in the replay", pool, setting, differing,
+		(unsigned long long)recorded_count, (unsigned long long)replayed_count);
 }
 END_TEST
 
