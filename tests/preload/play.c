@@ -365,7 +365,6 @@ int play_main(int argc, char **argv, const struct play_tests *tests, size_t n)
 	for (size_t i = 0; i < n; i++) {
 		TCase *tc = tcase_create(tests[i].name);
 
-		tcase_set_timeout(tc, 60);
 		tcase_add_checked_fixture(tc, setup, teardown);
 		tests[i].add(tc);
 		suite_add_tcase(suite, tc);

@@ -422,7 +422,6 @@ int main(void)
 	Suite *suite = suite_create("call_sites");
 	TCase *tc = tcase_create("call_sites");
 
-	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, equal_stacks_share_one_call_site);
 	tcase_add_loop_test(tc, stacks_beyond_a_full_site_table_are_counted_and_earlier_sites_stay, 0, 2);
 	tcase_add_test(tc, code_locations_belong_to_their_function_until_the_table_is_full);

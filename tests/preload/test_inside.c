@@ -83,7 +83,10 @@ static const char *const traced[][3] = {
 static const char *const debugged[][3] = {
 	{"app_capture", "app_capture_inside", "race"}, {"app_context", "app_context_inside", "end-under-threads"},
 	{"app_context", "app_context_inside", "reset"}, {"app_context", "app_context_inside", "two"},
-	{"app_debug", "app_debug_inside", "innocent"}, {"app_errors", "app_errors_inside", "callback"},
+	{"app_debug", "app_debug_inside", "innocent"},
+#ifndef PLAY_FEW /* one thread, and hundreds of megabytes to fill and check */
+	{"app_errors", "app_errors_inside", "callback"},
+#endif
 	{"app_layer", "app_layer_inside", "threads"}, {"app_memory", "app_memory_inside", "mixed"},
 	{"app_memory", "app_memory_inside", "pinned-frees"}, {"app_query", "app_query_inside", "range"},
 	{"app_reuse", "app_reuse_inside", "pinned"}, {"app_reuse", "app_reuse_inside", "streams"},
@@ -96,7 +99,11 @@ static const char *const debugged_pools[][5] = {
 #ifndef PLAY_FEW
 	{RUNTIME, "GPUPOOL_POOL=binned", "GPUPOOL_DEBUG=poison,guard", "GPUPOOL_LOG=off", NULL},
 #endif
+#ifdef PLAY_FEW
+	{RUNTIME, "GPUPOOL_POOL=vmm", "GPUPOOL_DEBUG=poison,guard", "GPUPOOL_LOG=off", NULL},
+#else
 	{RUNTIME, "GPUPOOL_POOL=vmm", "GPUPOOL_DEBUG=poison,guard,full", "GPUPOOL_LOG=off", NULL},
+#endif
 };
 
 enum { N_DEBUGGED = (int)(LENGTH(debugged) * LENGTH(debugged_pools)) - 1 };
@@ -254,11 +261,15 @@ START_TEST(a_program_ends_without_an_error_while_its_figures_are_kept_for_a_summ
 }
 END_TEST
 
-static void add(TCase *tc)
+static void add_usual(TCase *tc)
+{
+	tcase_add_loop_test(tc, a_program_with_the_library_linked_in_behaves_as_without_it, 0, N_ROWS);
+}
+
+static void add_others(TCase *tc)
 {
 	int n_left_out = getenv(EMULATOR) ? N_STARTING : 0;
 
-	tcase_add_loop_test(tc, a_program_with_the_library_linked_in_behaves_as_without_it, 0, N_ROWS);
 	tcase_add_loop_test(tc, a_program_behaves_the_same_while_its_call_stacks_are_taken, 0, (int)LENGTH(traced));
 	tcase_add_loop_test(tc, a_program_behaves_the_same_under_GPUPOOL_DEBUG, 0, N_DEBUGGED);
 	tcase_add_loop_test(tc, a_program_behaves_the_same_on_managed_and_async_backends, 0, N_BACKED);
@@ -271,5 +282,7 @@ static void add(TCase *tc)
 
 int main(int argc, char **argv)
 {
-	return play_main(argc, argv, &(struct play_tests){"inside", add}, 1);
+	static const struct play_tests tests[] = {{"usual", add_usual}, {"others", add_others}};
+
+	return play_main(argc, argv, tests, LENGTH(tests));
 }

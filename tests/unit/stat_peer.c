@@ -439,7 +439,6 @@ int stat_main(int argc, char **argv, const char *name, void (*add_tests)(TCase *
 	stat_path = realpath(argv[1], NULL);
 	self_path = realpath("/proc/self/exe", NULL);
 	tcase_add_checked_fixture(tc, peer_setup, peer_teardown);
-	tcase_set_timeout(tc, 60);
 	add_tests(tc);
 	suite_add_tcase(suite, tc);
 	return suite_run(suite);

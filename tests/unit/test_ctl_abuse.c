@@ -355,7 +355,6 @@ static TCase *server_case(void)
 	TCase *tc = tcase_create("server");
 
 	tcase_add_checked_fixture(tc, fixture_setup, fixture_teardown);
-	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, a_thousand_simultaneous_clients_do_not_lock_out_another);
 	tcase_add_test(tc, clients_that_never_read_do_not_delay_another);
 	tcase_add_test(tc, clients_that_never_end_their_request_do_not_delay_another);
@@ -374,7 +373,6 @@ static TCase *stat_case(void)
 	TCase *tc = tcase_create("gpupool-stat");
 
 	tcase_add_checked_fixture(tc, peer_setup, peer_teardown);
-	tcase_set_timeout(tc, 60);
 #ifndef __SANITIZE_THREAD__
 	tcase_add_test(tc, gpupool_stat_gives_up_on_a_process_stopped_before_its_answer);
 #endif

@@ -430,7 +430,6 @@ int main(void)
 	TCase *tc = tcase_create("guest");
 
 	tcase_add_checked_fixture(tc, fixture_setup, teardown);
-	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, the_server_does_not_follow_a_symlink_with_its_sockets_name, 0, ROWS(planted));
 	tcase_add_loop_test(tc, the_server_leaves_a_directory_with_its_sockets_name_alone, 0, ROWS(planted));
 #ifndef __SANITIZE_THREAD__

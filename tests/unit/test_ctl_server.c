@@ -485,7 +485,6 @@ static TCase *with_server(void)
 	TCase *tc = tcase_create("server");
 
 	tcase_add_checked_fixture(tc, setup, fixture_teardown);
-	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, every_request_gets_its_answer_or_an_error, 0, ROWS(requests));
 	tcase_add_test(tc, help_lists_every_command);
 	tcase_add_test(tc, a_request_that_arrives_byte_by_byte_is_answered);

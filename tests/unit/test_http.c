@@ -391,7 +391,6 @@ int main(void)
 	Suite *suite = suite_create("http");
 	TCase *tc = tcase_create("http");
 
-	tcase_set_timeout(tc, 60);
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_loop_test(tc, a_client_that_sends_no_request_in_time_is_disconnected, 0, LENGTH(starts));
 	tcase_add_test(tc, a_client_that_asks_in_time_is_served_and_its_time_starts_again);

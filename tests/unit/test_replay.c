@@ -710,7 +710,6 @@ static Suite *replay_suite(void)
 	Suite *suite = suite_create("replay");
 	TCase *tc = tcase_create("replay");
 
-	tcase_set_timeout(tc, 60);
 	tcase_add_checked_fixture(tc, setup, peer_teardown);
 	tcase_add_loop_test(tc, each_trace_stays_within_its_limits_of_memory_and_driver_calls, 0, LENGTH(figures));
 	tcase_add_test(tc, the_replay_reports_the_contents_of_a_recording);

@@ -690,7 +690,6 @@ int main(int argc, char **argv)
 		man_pages[i] = realpath(argv[i + 2], NULL);
 	suite_add_tcase(suite, tc);
 	run_add_fixture(tc);
-	tcase_set_timeout(tc, 60);
 	add_tests(tc);
 	run_add_program_tests(tc);
 	run_add_wait_tests(tc);

@@ -385,7 +385,6 @@ static TCase *context_cases(void)
 {
 	TCase *tc = tcase_create("contexts");
 
-	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, a_context_reset_keeps_the_handle_and_changes_the_id);
 	tcase_add_loop_test(tc, memory_streams_events_and_arrays_end_with_their_context, 0, 2);
 	tcase_add_test(tc, the_primary_context_lives_until_its_last_release);

@@ -479,7 +479,6 @@ static TCase *hang_cases(void)
 {
 	TCase *tc = tcase_create("hangs");
 
-	tcase_set_timeout(tc, 30);
 	tcase_add_loop_test(tc, a_spinning_kernel_can_be_released_unless_a_free_or_gpu_wait_follows_it, 0,
 		sizeof(following_calls) / sizeof(*following_calls));
 	tcase_add_test(tc, during_a_waiting_free_no_memory_can_be_allocated_in_that_context);

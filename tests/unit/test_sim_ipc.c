@@ -568,7 +568,6 @@ static TCase *memory_cases(void)
 {
 	TCase *tc = tcase_create("memory");
 
-	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, an_importing_process_reads_the_words_of_the_exporting_process);
 	tcase_add_test(tc, an_ipc_handle_of_an_inner_address_opens_at_the_base_of_the_block);
 	tcase_add_test(tc, opens_of_an_ipc_handle_are_counted);
@@ -589,7 +588,6 @@ static TCase *event_cases(void)
 {
 	TCase *tc = tcase_create("events");
 
-	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, work_before_an_interprocess_event_is_complete_after_a_wait_for_it);
 	return tc;
 }

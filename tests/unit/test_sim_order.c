@@ -521,7 +521,6 @@ static TCase *order_cases(void)
 {
 	TCase *tc = tcase_create("order");
 
-	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, every_pair_of_streams_is_ordered_by_each_means_and_races_without_one, 0,
 		N_KINDS * N_KINDS * N_MEANS);
 	tcase_add_loop_test(tc, a_context_event_waits_for_work_on_every_kind_of_stream, 0, 4);

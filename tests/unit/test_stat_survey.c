@@ -186,7 +186,6 @@ int main(void)
 	TCase *tc = tcase_create("stat_survey");
 
 	tcase_add_checked_fixture(tc, survey_setup, survey_teardown);
-	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, silent_processes_take_one_timeout_together);
 	tcase_add_test(tc, processes_that_answer_are_asked_even_if_hundreds_are_silent);
 	tcase_add_test(tc, two_thousand_processes_of_the_user_are_all_asked);

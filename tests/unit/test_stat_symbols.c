@@ -284,7 +284,6 @@ int main(void)
 	TCase *tc = tcase_create("child");
 
 	tcase_add_checked_fixture(tc, setup, teardown);
-	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, the_symbol_child_answers_many_questions);
 	ADD_ROWS(tc, deaths, a_symbol_child_that_dies_or_hangs_leaves_a_reason);
 	tcase_add_test(tc, the_symbol_lookup_time_of_a_user_is_shared_by_its_processes_for_a_minute);

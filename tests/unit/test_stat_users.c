@@ -249,7 +249,6 @@ static TCase *make_case(void)
 	TCase *tc = tcase_create("stat_users");
 
 	tcase_add_checked_fixture(tc, survey_setup, survey_teardown);
-	tcase_set_timeout(tc, 60);
 	if (geteuid() != 0) {
 		printf("# skipped: processes of other users need root\n");
 		return tc;
