@@ -13,7 +13,7 @@
 
 enum { NOBODY = 65534 };
 
-static void become_nobody(void)
+static void become_other_user(void)
 {
 	printf("groups %d, ", setgroups(0, NULL));
 	printf("group %d, ", setresgid(NOBODY, NOBODY, NOBODY));
@@ -54,7 +54,7 @@ static void drop_before(void)
 {
 	if (chmod(".", 0711) || mkdir("tmp", 0700) || chmod("tmp", 01777))
 		exit(80);
-	become_nobody();
+	become_other_user();
 	app_start();
 	guest_use("nobody");
 	app_report_driver();
@@ -64,7 +64,7 @@ static void drop_after(void)
 {
 	app_start();
 	guest_use("root");
-	become_nobody();
+	become_other_user();
 	guest_use("nobody");
 	count_roots();
 }

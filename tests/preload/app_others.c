@@ -365,28 +365,28 @@ static void be_foreign(int ready_fd, int go_fd)
 }
 
 /* Continues as another user, before the first allocation. Files that this user could not open are open by then. */
-static void become_nobody(void)
+static void become_other_user(void)
 {
 	app_start();
 	APP_MUST(setresuid(NOBODY, NOBODY, NOBODY));
 }
 
-static void cache_as_nobody(void)
+static void cache_as_other_user(void)
 {
-	become_nobody();
+	become_other_user();
 	hold(75);
 	free_blocks(75);
 	report_and_wait();
 }
 
-static void hold_as_nobody(void)
+static void hold_as_other_user(void)
 {
-	become_nobody();
+	become_other_user();
 	hold(75);
 	report_and_wait();
 }
 
-static void request_beside_nobody(const char *scenario)
+static void request_beside_other_user(const char *scenario)
 {
 	struct child child = start(scenario);
 
@@ -397,18 +397,18 @@ static void request_beside_nobody(const char *scenario)
 	finish(&child);
 }
 
-static void nobody_releases(void)
+static void other_user_releases(void)
 {
-	request_beside_nobody("cache-as-nobody");
+	request_beside_other_user("cache-as-other-user");
 }
 
-static void nobody_nothing_cached(void)
+static void other_user_has_nothing_cached(void)
 {
-	request_beside_nobody("hold-as-nobody");
+	request_beside_other_user("hold-as-other-user");
 }
 
 /* Another user's directory contains a link, at the socket name of a process, to a socket of root. */
-static void nobody_links(void)
+static void other_user_links(void)
 {
 	char dir[256], link[512], target[512];
 	struct child child = start("bystander");
@@ -517,7 +517,7 @@ static void request_beside_crowd(const char *dir, unsigned n, unsigned n_names, 
 	app_fact("connections", asked);
 }
 
-static void request_beside_crowd_of_nobody(unsigned n, unsigned n_names)
+static void request_beside_sockets_of_other_user(unsigned n, unsigned n_names)
 {
 	char dir[64];
 
@@ -532,14 +532,14 @@ static void own_crowd(void)
 	request_beside_crowd(getenv("GPUPOOL_RUNTIME_DIR"), CROWD_MAX, 1, geteuid());
 }
 
-static void nobody_crowd(void)
+static void other_user_crowd(void)
 {
-	request_beside_crowd_of_nobody(12, 1);
+	request_beside_sockets_of_other_user(12, 1);
 }
 
-static void nobody_names(void)
+static void other_user_names(void)
 {
-	request_beside_crowd_of_nobody(1, NAMES_MAX);
+	request_beside_sockets_of_other_user(1, NAMES_MAX);
 }
 
 const struct app_scenario app_scenarios[] = {
@@ -554,17 +554,17 @@ const struct app_scenario app_scenarios[] = {
 	{"greedy", greedy},
 	{"hangs-up", hangs_up},
 	{"nothing-cached", nothing_cached},
-	{"cache-as-nobody", cache_as_nobody},
+	{"cache-as-other-user", cache_as_other_user},
 	{"cache-much", cache_much},
 	{"cache-some", cache_some},
 	{"hold", keep},
-	{"hold-as-nobody", hold_as_nobody},
+	{"hold-as-other-user", hold_as_other_user},
 	{"impossible-number", impossible_number},
-	{"nobody-crowd", nobody_crowd},
-	{"nobody-releases", nobody_releases},
-	{"nobody-nothing-cached", nobody_nothing_cached},
-	{"nobody-links", nobody_links},
-	{"nobody-names", nobody_names},
+	{"other-user-crowd", other_user_crowd},
+	{"other-user-releases", other_user_releases},
+	{"other-user-nothing-cached", other_user_has_nothing_cached},
+	{"other-user-links", other_user_links},
+	{"other-user-names", other_user_names},
 	{"own-crowd", own_crowd},
 	{"silent", silent},
 	{"stopped", stopped},

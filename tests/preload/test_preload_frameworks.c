@@ -58,7 +58,7 @@ static const char *frameworks_of(const char *scenario, const char *libraries, co
 }
 
 static const struct {
-	const char *library, *variable, *framework, *own_pool;
+	const char *path, *variable, *framework, *own_pool;
 } rows[] = {
 	{"./torch/lib/libc10_cuda.so", NULL, "PyTorch", "true"},
 	{"./torch/lib/libc10_cuda.so", "PYTORCH_NO_CUDA_MEMORY_CACHING=1", "PyTorch", "false"},
@@ -76,12 +76,12 @@ static const struct {
 
 START_TEST(a_framework_whose_library_allocates_is_named_with_the_state_of_its_pool)
 {
-	const char *found = frameworks_of("allocate", rows[_i].library, rows[_i].variable);
+	const char *found = frameworks_of("allocate", rows[_i].path, rows[_i].variable);
 	bool is_in_front = !strcmp(rows[_i].own_pool, "true");
 	char wanted[256];
 
 	snprintf(wanted, sizeof(wanted), "{\"name\":\"%s\",\"library\":\"%s\",\"own_pool\":%s,\"switch\":%s",
-		rows[_i].framework, strrchr(rows[_i].library, '/') + 1, rows[_i].own_pool,
+		rows[_i].framework, strrchr(rows[_i].path, '/') + 1, rows[_i].own_pool,
 		strcmp(rows[_i].framework, "JAX") ? "\"" : "null");
 	check_in(found, wanted);
 	ck_assert_ptr_null(strstr(found, "},{"));

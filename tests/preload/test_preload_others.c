@@ -205,7 +205,7 @@ START_TEST(with_yield_all_root_gets_cached_memory_of_other_users_processes)
 {
 	const char *env[] = {yields[_i].yield, shared_tmpdir, QUIET, SHARED, NULL};
 
-	play_others("nobody-releases", env, NULL);
+	play_others("other-user-releases", env, NULL);
 	ck_assert_uint_eq(play_fact("large request"), yields[_i].asked);
 	ck_assert_uint_eq(play_fact("child"), 0);
 }
@@ -215,7 +215,7 @@ START_TEST(the_report_names_the_user_of_each_process_that_was_asked)
 {
 	const char *env[] = {"GPUPOOL_YIELD=all", shared_tmpdir, SHARED, NULL};
 
-	play_others("nobody-nothing-cached", env, take_report);
+	play_others("other-user-nothing-cached", env, take_report);
 	ck_assert_uint_eq(play_fact("large request"), 2);
 	ck_assert_ptr_nonnull(strstr(play_err, " of user 65534 released 0"));
 	ck_assert_msg(strstr(report, "\"uid\":65534,\"answered\":true,\"released_bytes\":0"), "%s", report);
@@ -226,7 +226,7 @@ START_TEST(root_follows_no_link_in_another_users_socket_directory)
 {
 	const char *env[] = {"GPUPOOL_YIELD=all", shared_tmpdir, QUIET, SHARED, NULL};
 
-	play_others("nobody-links", env, NULL);
+	play_others("other-user-links", env, NULL);
 	ck_assert_uint_eq(play_fact("large request"), 2);
 	ck_assert_uint_eq(play_fact("requests"), 0);
 }
@@ -245,7 +245,7 @@ START_TEST(an_unresponsive_process_of_another_user_is_asked_once_for_all_its_soc
 {
 	const char *env[] = {"GPUPOOL_YIELD=all", shared_tmpdir, QUIET, SHARED, NULL};
 
-	play_others("nobody-names", env, NULL);
+	play_others("other-user-names", env, NULL);
 	ck_assert_uint_eq(play_fact("connections"), 1);
 }
 END_TEST
@@ -254,7 +254,7 @@ START_TEST(another_user_is_not_asked_again_after_eight_unresponsive_processes)
 {
 	const char *env[] = {"GPUPOOL_YIELD=all", shared_tmpdir, QUIET, SHARED, NULL};
 
-	play_others("nobody-crowd", env, NULL);
+	play_others("other-user-crowd", env, NULL);
 	ck_assert_uint_eq(play_fact("connections"), 8);
 }
 END_TEST

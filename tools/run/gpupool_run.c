@@ -45,7 +45,7 @@ enum {
 };
 
 struct request {
-	const char *library; /* the option's value, or NULL */
+	const char *preload; /* the value of --library, or NULL */
 	char *path;          /* of the library, once it has been found */
 	bool is_doctor;
 	bool print_env;
@@ -202,7 +202,7 @@ static enum run_status take_option(struct request *request, int option, const ch
 		request->is_doctor = true;
 		return RUN_OK;
 	case OPTION_LIBRARY:
-		request->library = optarg;
+		request->preload = optarg;
 		return RUN_OK;
 	case OPTION_PRINT_ENV:
 		request->print_env = true;
@@ -376,7 +376,7 @@ static enum run_status turn_pools_off(void)
 static enum run_status prepare(struct request *request, const struct gp_config *config)
 {
 	struct run_elf elf;
-	char *library = request->library ? run_library_absolute(request->library) : run_library_default();
+	char *library = request->preload ? run_library_absolute(request->preload) : run_library_default();
 	enum run_status status = run_library_check(library, &elf);
 
 	if (status == RUN_OK && request->command)
@@ -472,7 +472,7 @@ int main(int argc, char **argv)
 	before = run_environment_copy();
 	status = parse_options(argc, argv, &request);
 	if (status == RUN_OK && !request.is_done && request.is_doctor)
-		return run_doctor(request.library, request.command ? *request.command : NULL);
+		return run_doctor(request.preload, request.command ? *request.command : NULL);
 	if (status == RUN_OK && !request.is_done)
 		status = check_environment(&config);
 	if (status == RUN_OK && !request.is_done && request.compares)
