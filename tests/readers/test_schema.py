@@ -2,7 +2,7 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 """
 Answers of processes of the previous release (schema version 1), and files that it has saved, are read and printed with
-the names of today.
+the present names.
 
 Usage: test_schema.py GPUPOOL-STAT FOLDER [TEST...]
 

@@ -76,7 +76,7 @@ static enum stat_exit read_error(const json_t *reply, char error[static STAT_ERR
 	return STAT_FAILED;
 }
 
-/* Returns STAT_OK if the answer has the wanted schema. An older one gets the names of today. */
+/* Returns STAT_OK if the answer has the wanted schema. An older one gets the present names. */
 static enum stat_exit check_schema(json_t *reply, const char *name, char error[static STAT_ERROR_MAX])
 {
 	const char *schema = stat_reply_text(reply, "schema");

@@ -19,7 +19,7 @@ enum {
 size_t stat_reply_count(const char *text, size_t length);
 
 /*
- * Parses an answer of schema "gpupool.NAME/..." with at most max_values, and gives an older one the names of today. The
+ * Parses an answer of schema "gpupool.NAME/..." with at most max_values, and gives an older one the present names. The
  * caller releases it with json_decref().
  * Returns NULL if the answer is not valid, or is an error of the process: *ret_exit and error then describe it.
  */

@@ -9,7 +9,7 @@
  * 3. The recorded pool type up to its peak, for the blocks that fragment its memory.
  *
  * The recommended limit leaves some room: the next run of the program is not the same. It is also one under which the
- * pool makes few more driver calls than without a limit, if there is such a one.
+ * pool makes few more driver calls than without a limit, unless every limit costs more.
  */
 
 #include "replay_advise.h"
