@@ -221,11 +221,14 @@ def with_before(peers, library):
     return [peer for peer, twin in twins for peer in ([peer, twin] if peer.preload else [peer])]
 
 
+STARTS = 5  # of the players with --before: their addresses differ, and so their speed
+
+
 class Stage:
     """
     Runs groups of cells with all or the named peers in turn, and stores the results in the book. With another library
-    (before), the named peers that preload one take turns with their twins, and all share two processors in cells of one
-    thread.
+    (before), the named peers that preload one take turns with their twins, all share two processors in cells of one
+    thread, and new processes run each fifth of the rounds.
     """
 
     def __init__(self, book, peers, log, rounds, ms, names=(), before=None):
@@ -244,7 +247,7 @@ class Stage:
             stack.callback(found.close)
         return players
 
-    def run_cell(self, group, cell, players):
+    def run_cell(self, group, cell, players, rounds):
         """Runs a cell in all players. The first turn of each does not count, since it fills windows and caches."""
         able = []
         for name, player in list(players.items()):
@@ -256,7 +259,7 @@ class Stage:
                 self.book.miss(group.name, cell.name, name, str(trouble))
                 if player.process.poll() is not None or isinstance(trouble, NoSuchKind):
                     del players[name]
-        for nth in range(self.rounds):
+        for nth in rounds:
             if self.before and cell.request.get("threads", 1) == 1:
                 share_processors(players.values(), nth)
             for i in range(len(able)):
@@ -269,8 +272,11 @@ class Stage:
                 self.book.sample(group.name, cell, name, nth, found)
 
     def run(self, groups):
+        starts = min(STARTS, self.rounds) if self.before else 1
         for group in groups:
-            with contextlib.ExitStack() as stack:
-                players = self.open(group, stack)
-                for cell in group.cells:
-                    self.run_cell(group, cell, players)
+            for nth in range(starts):
+                with contextlib.ExitStack() as stack:
+                    players = self.open(group, stack)
+                    for cell in group.cells:
+                        rounds = range(self.rounds * nth // starts, self.rounds * (nth + 1) // starts)
+                        self.run_cell(group, cell, players, rounds)

@@ -222,6 +222,24 @@ class PlayersTest(Quiet):
             Stage(book, peers, log, rounds=2, ms=1).run([Group("group", cells)])
         return book
 
+    def test_a_comparison_of_two_libraries_starts_the_players_anew(self):
+        pids = []
+
+        class Watched(Stage):
+            def open(self, group, stack):
+                players = super().open(group, stack)
+                pids.extend(running.process.pid for running in players.values())
+                return players
+
+        book = books.Book()
+        peer = Peer("split", [PROGRAMS / "player_driver"], LIBRARY, STUB, kind="split")
+        with open("/dev/null", "w") as log:
+            stage = Watched(book, [peer], log, rounds=7, ms=1, before=LIBRARY)
+            stage.run([Group("group", [Cell("many", {"pattern": "window", "bytes": 65536, "live": 32})])])
+        self.assertEqual((len(pids), len(set(pids))), (10, 10))
+        for name in ("split", "split, before"):
+            self.assertEqual([row["round"] for row in book.rows if row["peer"] == name], list(range(7)))
+
     def test_memory_of_libraries_other_than_the_allocator_is_reported(self):
         peer = Peer("split", [PROGRAMS / "player_driver"], LIBRARY, STUB, kind="split")
         with player.programs.private_dir() as directory, open("/dev/null", "w") as log:
