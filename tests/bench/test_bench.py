@@ -222,7 +222,7 @@ class PlayersTest(Quiet):
             Stage(book, peers, log, rounds=2, ms=1).run([Group("group", cells)])
         return book
 
-    def test_a_comparison_of_two_libraries_starts_the_players_anew(self):
+    def test_each_fifth_of_a_comparison_has_new_players(self):
         pids = []
 
         class Watched(Stage):
