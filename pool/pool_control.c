@@ -101,6 +101,30 @@ bool gp_pool_is_idle(struct gp_pool *pool)
 	return !gp_fence_record(pool->fence, seq, true) && !gp_fence_wait(pool->fence, seq, GP_IDLE_WAIT_NS);
 }
 
+int gp_pool_grace_begin(struct gp_pool *pool, uint64_t *ret_seq)
+{
+	const struct gp_backend *be = gp_pool_backend(pool);
+	int r;
+
+	if (be->ops->fence_record_waits && be->ops->fence_record_waits(be->arg))
+		return -ENOTSUP;
+	*ret_seq = gp_fence_seq(pool->fence);
+	r = gp_fence_record(pool->fence, *ret_seq, false);
+	return r > 0 || r == -EPERM ? r : 0;
+}
+
+bool gp_pool_grace_is_over(struct gp_pool *pool, uint64_t seq)
+{
+	int r;
+
+	if (gp_fence_completed(pool->fence) > seq)
+		return true;
+	if (gp_fence_published(pool->fence) <= seq)
+		(void)gp_fence_record(pool->fence, seq, false);
+	r = gp_fence_poll_seq(pool->fence, seq);
+	return !r && gp_fence_completed(pool->fence) > seq;
+}
+
 void gp_pool_uncount_oom(struct gp_pool *pool)
 {
 	gp_mutex_lock(&pool->lock);

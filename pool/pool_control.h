@@ -33,6 +33,16 @@ struct gp_invalidated {
 };
 uint64_t gp_pool_invalidate(struct gp_pool *pool, struct gp_invalidated *ret_invalidated);
 
+/*
+ * A grace period for memory that is not the pool's. gp_pool_grace_begin starts it: *ret_seq stands for all work
+ * submitted to the context so far. 0; -ENOTSUP if the record of a fence would make the host wait, or the driver's
+ * error. The period may begin during a capture; the fence is then recorded later.
+ */
+int gp_pool_grace_begin(struct gp_pool *pool, uint64_t *ret_seq);
+
+/* True once that work has completed. Does not wait. */
+bool gp_pool_grace_is_over(struct gp_pool *pool, uint64_t seq);
+
 /* For a sibling that has run out of memory: waits a little for unfenced blocks. */
 void gp_pool_await_unfenced(struct gp_pool *pool);
 

@@ -120,6 +120,51 @@ START_TEST(a_wait_for_all_work_succeeds_with_every_fence_slot_in_use)
 }
 END_TEST
 
+START_TEST(a_grace_period_is_over_once_the_work_before_it_is_complete)
+{
+	uint64_t seq = 0, before, after;
+
+	setup_kind(GP_KIND_SPLIT);
+	before = fake_submit(&px.fake, 1);
+	ck_assert_int_eq(gp_pool_grace_begin(fixture_pool(), &seq), 0);
+	after = fake_submit(&px.fake, 1);
+	ck_assert(!gp_pool_grace_is_over(fixture_pool(), seq));
+	fake_complete(&px.fake, before);
+	ck_assert(gp_pool_grace_is_over(fixture_pool(), seq));
+	fake_complete(&px.fake, after);
+}
+END_TEST
+
+START_TEST(a_grace_period_that_begins_in_a_capture_ends_after_a_later_fence)
+{
+	uint64_t seq = 0;
+
+	setup_kind(GP_KIND_SPLIT);
+	fake_submit(&px.fake, 1);
+	atomic_store(&px.fake.is_capturing, true);
+	ck_assert_int_eq(gp_pool_grace_begin(fixture_pool(), &seq), 0);
+	fake_complete_all(&px.fake);
+	ck_assert(!gp_pool_grace_is_over(fixture_pool(), seq));
+	atomic_store(&px.fake.is_capturing, false);
+	ck_assert(gp_pool_grace_is_over(fixture_pool(), seq));
+}
+END_TEST
+
+START_TEST(a_grace_period_does_not_begin_where_a_fence_would_wait_or_fails)
+{
+	uint64_t seq = 0;
+
+	setup_kind(GP_KIND_SPLIT);
+	fake_submit(&px.fake, 1);
+	atomic_store(&px.fake.record_waits, true);
+	ck_assert_int_eq(gp_pool_grace_begin(fixture_pool(), &seq), -ENOTSUP);
+	atomic_store(&px.fake.record_waits, false);
+	fake_plan(&px.fake, (struct fake_plan){FAKE_RECORD, 1, 1, 719});
+	ck_assert_int_eq(gp_pool_grace_begin(fixture_pool(), &seq), 719);
+	fake_complete_all(&px.fake);
+}
+END_TEST
+
 START_TEST(a_block_allocated_uncached_goes_back_after_its_gpu_work_when_freed)
 {
 	struct gp_stats stats;
@@ -404,6 +449,9 @@ int main(void)
 	tcase_add_test(tc, a_defer_scope_queues_frees_even_if_the_queue_length_is_zero);
 	tcase_add_test(tc, running_out_of_memory_in_a_defer_scope_flushes_the_queue);
 	tcase_add_test(tc, a_wait_for_all_work_succeeds_with_every_fence_slot_in_use);
+	tcase_add_test(tc, a_grace_period_is_over_once_the_work_before_it_is_complete);
+	tcase_add_test(tc, a_grace_period_that_begins_in_a_capture_ends_after_a_later_fence);
+	tcase_add_test(tc, a_grace_period_does_not_begin_where_a_fence_would_wait_or_fails);
 	tcase_add_loop_test(tc, a_block_allocated_uncached_goes_back_after_its_gpu_work_when_freed, 0, GP_N_KINDS);
 	tcase_add_loop_test(tc, an_uncached_allocation_does_not_use_cached_blocks, 0, GP_KIND_VMM);
 	tcase_add_test(tc, an_uncached_allocation_runs_the_retry_rounds_when_memory_is_full);
