@@ -212,6 +212,13 @@ CUresult cuMulticastBindMem(CUmemGenericAllocationHandle handle, size_t offset, 
 	return CUDA_ERROR_INVALID_VALUE;
 }
 
+CUresult cuMulticastBindAddr(
+	CUmemGenericAllocationHandle handle, size_t offset, CUdeviceptr ptr, size_t bytes, unsigned long long flags)
+{
+	SIM_BEGIN(cuMulticastBindAddr);
+	return CUDA_ERROR_INVALID_VALUE;
+}
+
 CUresult cuMulticastUnbind(CUmemGenericAllocationHandle handle, CUdevice device, size_t offset, size_t bytes)
 {
 	SIM_BEGIN(cuMulticastUnbind);

@@ -234,6 +234,24 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t bytes, const CUmemAccessDesc *ac
 	return CUDA_SUCCESS;
 }
 
+/* Tells the access of a device to mapped memory. */
+CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr ptr)
+{
+	struct sim_device *device;
+
+	SIM_BEGIN(cuMemGetAccess);
+	if (!flags || !location || location->type != CU_MEM_LOCATION_TYPE_DEVICE)
+		return CUDA_ERROR_INVALID_VALUE;
+	SIM_TRY(sim_device_of(location->id, &device));
+	for (const struct mapping *m = mappings; m; m = m->next) {
+		if (!overlaps(m, ptr, 1) || !m->block)
+			continue;
+		*flags = m->block->access >> location->id & 1 ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : 0;
+		return CUDA_SUCCESS;
+	}
+	return CUDA_ERROR_INVALID_VALUE;
+}
+
 CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *addr)
 {
 	SIM_BEGIN(cuMemRetainAllocationHandle);
