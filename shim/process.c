@@ -18,6 +18,8 @@
 #include "shim/base/log.h"
 #include "shim/base/slow_path.h"
 #include "shim/context/context.h"
+#include "shim/context/kept.h"
+#include "shim/context/program_map.h"
 #include "shim/context/region.h"
 #include "shim/context/scope.h"
 #include "shim/context/serial.h"
@@ -62,6 +64,8 @@ static void set_up_modules(void)
 	gp_fork_on_child(&child);
 	gp_devices_start();
 	gp_contexts_start();
+	gp_program_maps_start();
+	gp_kept_start();
 	gp_regions_start();
 	gp_threads_start(gp_process_start);
 	gp_backend_start();

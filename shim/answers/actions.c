@@ -19,6 +19,7 @@
 #include "shim/backend/backend_supply.h"
 #include "shim/base/clock.h"
 #include "shim/base/slow_path.h"
+#include "shim/context/kept.h"
 #include "shim/context/limit.h"
 #include "shim/context/region.h"
 #include "shim/context/scope.h"
@@ -80,6 +81,8 @@ static void write_device(struct gp_json *out, const struct gp_device *device)
 	gp_json_amount(out, "device_free_bytes", totals.available_bytes);
 	gp_json_amount(out, "outside_bytes", outside);
 	gp_json_u64(out, "unpooled_bytes", atomic_load(&device->unpooled_bytes));
+	gp_json_u64(out, "unpooled_cached_bytes", gp_kept_unused(device));
+	gp_json_u64(out, "unpooled_reuses", atomic_load(&device->n_kept_reuses));
 	gp_json_u64(out, "yields", atomic_load(&device->n_yields));
 	gp_json_u64(out, "yielded_bytes", atomic_load(&device->yielded_bytes));
 	write_stats(out, &totals.stats, &device->budget);
@@ -308,6 +311,8 @@ static int answer_reclaim(int argc, char **argv, struct gp_json *out)
 			return gp_ctl_error(out, GP_CTL_USAGE, "'%s' is not a device that this process uses", argv[i]);
 	}
 	gp_context_each(reclaim_context, &reclaim);
+	if (!reclaim.is_pinned)
+		reclaim.released_bytes += gp_kept_trim(reclaim.device, UINT64_MAX);
 	gp_ctl_answer_begin(out, GP_CTL_reclaim);
 	gp_json_u64(out, "released_bytes", reclaim.released_bytes);
 	gp_json_u64(out, "used_bytes", reclaim.left.used_bytes);

@@ -29,6 +29,7 @@
 #include "shim/context/capture.h"
 #include "shim/context/context_end.h"
 #include "shim/context/driver_call.h"
+#include "shim/context/kept.h"
 #include "shim/context/libraries.h"
 #include "shim/debug/debug.h"
 #include "shim/driver/driver_table.h"
@@ -252,10 +253,10 @@ static bool device_trim_driver(void *arg)
 	struct gp_context *context = arg;
 	struct gp_driver_scope scope;
 	CUmemoryPool pool;
-	bool is_any = false;
+	bool is_any = gp_kept_trim(context->device->index, UINT64_MAX) != 0;
 
 	if (!gp_real.cuMemPoolTrimTo || !gp_context_enter(context))
-		return false;
+		return is_any;
 	if (!gp_driver_enter(&scope, context->handle)) {
 		CUdevice device = context->device->index;
 
@@ -287,10 +288,21 @@ uint64_t gp_device_available(struct gp_context *context)
 	return r ? UINT64_MAX : available;
 }
 
-/* With managed memory GPUPOOL_RESERVE has no effect: the driver moves pages off the device when it needs the room. */
+/*
+ * With managed memory GPUPOOL_RESERVE has no effect: the driver moves pages off the device when it needs the room.
+ * Otherwise kept mappings go back before a pool stops caching for want of the reserve.
+ */
 static uint64_t device_available(void *arg)
 {
-	return gp_context_backend_is(arg, GP_CONFIG_BACKEND_MANAGED) ? UINT64_MAX : gp_device_available(arg);
+	struct gp_context *context = arg;
+	uint64_t available, reserve = gp_state.config.reserve_bytes;
+
+	if (gp_context_backend_is(context, GP_CONFIG_BACKEND_MANAGED))
+		return UINT64_MAX;
+	available = gp_device_available(context);
+	if (available < reserve && gp_kept_trim(context->device->index, reserve - available))
+		available = gp_device_available(context);
+	return available;
 }
 
 static void device_detach(void *arg)

@@ -87,37 +87,16 @@ static int mapping_create(void *arg, uint64_t bytes, uint64_t *ret_handle)
 	return result_of(r);
 }
 
-/* The thread's capture mode, which is all that must be set for driver calls that need no live context. */
-struct relaxed_mode {
-	int mode;
-	bool is_relaxed;
-};
-
-static struct relaxed_mode enter_relaxed_mode(void)
-{
-	struct relaxed_mode relaxed = {.mode = CU_STREAM_CAPTURE_MODE_RELAXED};
-
-	if (gp_real.cuThreadExchangeStreamCaptureMode)
-		relaxed.is_relaxed = !gp_real.cuThreadExchangeStreamCaptureMode(&relaxed.mode);
-	return relaxed;
-}
-
-static void leave_relaxed_mode(struct relaxed_mode *relaxed)
-{
-	if (relaxed->is_relaxed)
-		(void)gp_real.cuThreadExchangeStreamCaptureMode(&relaxed->mode);
-}
-
 static void mapping_release(void *arg, uint64_t handle, uint64_t bytes)
 {
-	struct relaxed_mode relaxed;
+	struct gp_driver_relaxed relaxed;
 	CUresult r;
 
 	if (gp_slow_path_is_any(GP_SLOW_PATH_BYPASS))
 		return;
-	relaxed = enter_relaxed_mode();
+	relaxed = gp_driver_relax();
 	r = gp_real.cuMemRelease(handle);
-	leave_relaxed_mode(&relaxed);
+	gp_driver_unrelax(&relaxed);
 	/* The driver has shut down: the process is ending, and its memory with it. */
 	if (r == CUDA_ERROR_DEINITIALIZED)
 		gp_slow_path_add(GP_SLOW_PATH_BYPASS);
@@ -127,15 +106,15 @@ static void mapping_release(void *arg, uint64_t handle, uint64_t bytes)
 
 static int mapping_unmap(void *arg, uint64_t addr, uint64_t bytes)
 {
-	struct relaxed_mode relaxed;
+	struct gp_driver_relaxed relaxed;
 	CUresult r;
 
 	if (gp_slow_path_is_any(GP_SLOW_PATH_BYPASS))
 		return CUDA_ERROR_DEINITIALIZED;
 	gp_debug_leave(addr, bytes, true);
-	relaxed = enter_relaxed_mode();
+	relaxed = gp_driver_relax();
 	r = gp_real.cuMemUnmap(addr, bytes);
-	leave_relaxed_mode(&relaxed);
+	gp_driver_unrelax(&relaxed);
 	return result_of(r);
 }
 
@@ -239,12 +218,12 @@ static bool can_map(struct gp_context *context, uint64_t granule)
 	CUmemAllocationProp properties = properties_of(context);
 	uint64_t addr, handle = 0;
 	bool is_stuck = false;
-	struct relaxed_mode relaxed;
+	struct gp_driver_relaxed relaxed;
 	CUresult r;
 
 	if (mapping_address_reserve(context, granule, &addr))
 		return false;
-	relaxed = enter_relaxed_mode();
+	relaxed = gp_driver_relax();
 	r = gp_real.cuMemCreate(&handle, granule, &properties, 0);
 	if (!r) {
 		r = map_and_allow(context, addr, granule, handle, &is_stuck);
@@ -252,7 +231,7 @@ static bool can_map(struct gp_context *context, uint64_t granule)
 			r = gp_real.cuMemUnmap(addr, granule);
 		(void)gp_real.cuMemRelease(handle);
 	}
-	leave_relaxed_mode(&relaxed);
+	gp_driver_unrelax(&relaxed);
 	mapping_address_free(context, addr, granule);
 	return !r || r == CUDA_ERROR_OUT_OF_MEMORY;
 }

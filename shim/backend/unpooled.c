@@ -163,6 +163,23 @@ void gp_unpooled_end_drop(struct gp_unpooled_drop drop, bool is_freed)
 	}
 }
 
+void gp_unpooled_end_drop_charged(struct gp_unpooled_drop drop)
+{
+	if (drop.last)
+		account(drop.last->device, -drop.last->bytes);
+	free(drop.last);
+}
+
+bool gp_unpooled_is_known(enum gp_unpooled_kind kind, uint64_t id)
+{
+	bool is_known;
+
+	gp_mutex_lock(&lock);
+	is_known = n_entries && *find_locked(kind, id);
+	gp_mutex_unlock(&lock);
+	return is_known;
+}
+
 bool gp_unpooled_retain(enum gp_unpooled_kind kind, uint64_t id)
 {
 	struct gp_unpooled_entry *entry = NULL;

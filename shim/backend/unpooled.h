@@ -48,6 +48,11 @@ struct gp_unpooled_drop {
 struct gp_unpooled_drop gp_unpooled_begin_drop(enum gp_unpooled_kind kind, uint64_t id);
 void gp_unpooled_end_drop(struct gp_unpooled_drop drop, bool is_freed);
 
+/* As gp_unpooled_end_drop after a free, for memory that stays: it is charged until the caller uncharges it. */
+void gp_unpooled_end_drop_charged(struct gp_unpooled_drop drop);
+
+bool gp_unpooled_is_known(enum gp_unpooled_kind kind, uint64_t id);
+
 /* Adds a reference. Returns false if the id is unknown. */
 bool gp_unpooled_retain(enum gp_unpooled_kind kind, uint64_t id);
 

@@ -10,13 +10,11 @@
 #include "shim/base/slow_path.h"
 #include "shim/driver/driver_table.h"
 
-enum { SEEN_MAX = 64 };
-
 static struct gp_rwlock lock;
 static struct {
 	CUcontext handle;
 	unsigned n_attached; /* number of detaches that the context survives */
-} seen[SEEN_MAX];
+} seen[GP_CONTEXTS_SEEN_MAX];
 static unsigned n_seen;
 static _Atomic(CUcontext) last_seen;
 _Atomic bool gp_contexts_have_ended;
@@ -38,7 +36,7 @@ static unsigned note(CUcontext handle)
 	unsigned n;
 
 	gp_rwlock_lock(&lock);
-	if (find_locked(handle) == n_seen && n_seen < SEEN_MAX) {
+	if (find_locked(handle) == n_seen && n_seen < GP_CONTEXTS_SEEN_MAX) {
 		seen[n_seen].handle = handle;
 		seen[n_seen++].n_attached = 0;
 	}
@@ -82,6 +80,18 @@ void gp_context_forget(CUcontext handle)
 	atomic_store(&last_seen, NULL);
 	gp_rwlock_unlock(&lock);
 	atomic_store(&gp_contexts_have_ended, true);
+}
+
+unsigned gp_context_seen_all(CUcontext ret_handles[static GP_CONTEXTS_SEEN_MAX])
+{
+	unsigned n;
+
+	gp_rwlock_lock_shared(&lock);
+	n = n_seen;
+	for (unsigned i = 0; i < n; i++)
+		ret_handles[i] = seen[i].handle;
+	gp_rwlock_unlock_shared(&lock);
+	return n < GP_CONTEXTS_SEEN_MAX ? n : 0;
 }
 
 bool gp_context_were_any(void)

@@ -32,6 +32,13 @@ bool gp_context_is_seen_primary(CUcontext handle);
 /* Returns the primary context of a device, or NULL. Asks the driver if the program has not obtained it. */
 CUcontext gp_context_primary(CUdevice device);
 
+/*
+ * Copies the handles of all contexts that the program can work in. Returns their number, or 0 if there are more than
+ * the table holds.
+ */
+enum { GP_CONTEXTS_SEEN_MAX = 64 };
+unsigned gp_context_seen_all(CUcontext ret_handles[static GP_CONTEXTS_SEEN_MAX]);
+
 /* Usage counts: a context survives as many detaches as it was attached. */
 void gp_context_attach(CUcontext handle);
 void gp_context_detach(CUcontext handle);

@@ -19,6 +19,7 @@ struct gp_device {
 	struct gp_budget budget;
 	_Atomic bool is_limit_ours;      /* gpupool has set the limit, not the user: it applies to pools only */
 	_Atomic uint64_t unpooled_bytes; /* bytes of memory that is counted and passed through */
+	_Atomic uint64_t kept_bytes, n_kept_reuses; /* of kept mappings (kept.h): unused, and handed out again */
 };
 
 /* Takes the limits from the settings. To be called once the settings have been read. */

@@ -40,6 +40,21 @@ void gp_driver_leave(struct gp_driver_scope *scope)
 	gp_thread_forget_current();
 }
 
+struct gp_driver_relaxed gp_driver_relax(void)
+{
+	struct gp_driver_relaxed relaxed = {.mode = CU_STREAM_CAPTURE_MODE_RELAXED};
+
+	if (gp_real.cuThreadExchangeStreamCaptureMode)
+		relaxed.is_relaxed = !gp_real.cuThreadExchangeStreamCaptureMode(&relaxed.mode);
+	return relaxed;
+}
+
+void gp_driver_unrelax(struct gp_driver_relaxed *relaxed)
+{
+	if (relaxed->is_relaxed)
+		(void)gp_real.cuThreadExchangeStreamCaptureMode(&relaxed->mode);
+}
+
 /* Error codes that only this file uses. */
 enum {
 	CUDA_ERROR_CONTAINED = 226,

@@ -21,6 +21,15 @@ struct gp_driver_scope {
 int gp_driver_enter(struct gp_driver_scope *scope, CUcontext ctx);
 void gp_driver_leave(struct gp_driver_scope *scope);
 
+/* The thread's capture mode is relaxed until gp_driver_unrelax: for driver calls that need no current context. */
+struct gp_driver_relaxed {
+	int mode; /* the thread's capture mode before */
+	bool is_relaxed;
+};
+
+struct gp_driver_relaxed gp_driver_relax(void);
+void gp_driver_unrelax(struct gp_driver_relaxed *relaxed);
+
 /*
  * Translates a driver code for the allocator: 0, -ENOMEM, -EBUSY if a capture does not allow the call, otherwise the
  * code itself. A sticky error ends pooling for the context; other errors do not. If the driver has shut down, gpupool

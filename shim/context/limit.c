@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "context.h"
+#include "kept.h"
 #include "pool/pool_control.h"
 #include "shim/ctl/ctl_request.h"
 #include "shim/record/record.h"
@@ -49,11 +50,27 @@ static void apply_to_pinned_of(void *arg, struct gp_context *context)
 	gp_context_each_pinned(context, apply_to_pinned, arg);
 }
 
-uint64_t gp_limit_set(const struct gp_limit_list *list)
+/* Memory that the program has unmapped goes back before cached blocks. */
+static uint64_t trim_kept(void)
 {
 	uint64_t released = 0;
 
+	for (int i = 0; i < GP_DEVICES_MAX; i++) {
+		const struct gp_device *device = gp_device_if_used(i);
+		uint64_t over = device ? gp_budget_over(&device->budget) : 0;
+
+		if (over)
+			released += gp_kept_trim(i, over);
+	}
+	return released;
+}
+
+uint64_t gp_limit_set(const struct gp_limit_list *list)
+{
+	uint64_t released;
+
 	gp_device_set_limits(list);
+	released = trim_kept();
 	gp_context_each(apply_to_device, &released);
 	return released;
 }

@@ -15,6 +15,7 @@
 #include "shim/base/slow_path.h"
 #include "shim/context/context.h"
 #include "shim/context/driver_call.h"
+#include "shim/context/kept.h"
 #include "shim/context/limit.h"
 #include "shim/context/region.h"
 #include "shim/context/scope.h"
@@ -183,6 +184,8 @@ static int64_t release_cached(int device, bool waits)
 	if (device != GPUPOOL_ALL_DEVICES && device != GPUPOOL_PINNED && !is_device(device))
 		return -ENODEV;
 	gp_context_each(release_context, &release);
+	if (device != GPUPOOL_PINNED)
+		release.released_bytes += gp_kept_trim(device == GPUPOOL_ALL_DEVICES ? -1 : device, UINT64_MAX);
 	errno = saved_errno;
 	return release.error ? release.error : (int64_t)release.released_bytes;
 }

@@ -14,6 +14,7 @@
 #include "shim/backend/backend_supply.h"
 #include "shim/base/log.h"
 #include "shim/context/context_end.h"
+#include "shim/context/kept.h"
 #include "shim/debug/debug.h"
 #include "shim/driver/driver_table.h"
 #include "shim/ipc/ipc.h"
@@ -67,7 +68,7 @@ static uint64_t left_of_managed(const struct held *held, uint64_t driver_free)
 /* Changes the driver's answer to the one that the program would get if all of its freed memory had gone back. */
 static void count_idle_as_free(struct gp_context *context, size_t *free_bytes, size_t *total_bytes)
 {
-	struct held held = {.device = context->device};
+	struct held held = {.device = context->device, .idle_bytes = gp_kept_unused(context->device)};
 	uint64_t limit = atomic_load(&context->device->budget.limit_bytes);
 	uint64_t left = gp_budget_left(&context->device->budget), seen;
 
@@ -121,8 +122,10 @@ static bool find_any_block(CUdeviceptr ptr, struct gp_block_info *info)
 CUresult hook_cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr ptr)
 {
 	struct gp_block_info info;
-	CUresult r = gp_real.cuMemGetAddressRange_v2(base, bytes, ptr);
+	CUresult r = gp_kept_settle(ptr);
 
+	if (!r)
+		r = gp_real.cuMemGetAddressRange_v2(base, bytes, ptr);
 	if (r || !find_any_block(ptr, &info))
 		return r;
 	if (base)
@@ -189,9 +192,20 @@ static void before_attribute(int attribute, CUdeviceptr ptr)
 {
 	struct gp_block_info info;
 
+	if (attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS)
+		(void)gp_kept_end(ptr, 1);
 	if (attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS && find_block(ptr, &info) && !info.is_mapped &&
 		gp_backend_of(ptr) == GP_CONFIG_BACKEND_DEVICE)
 		mark_exported(ptr, "the program asked for peer-to-peer tokens");
+}
+
+/* Memory that the program maps itself has a new buffer id each time it is handed out, too. */
+static void answer_kept_buffer_id(void *data, CUdeviceptr ptr)
+{
+	uint64_t id = gp_kept_buffer_id(ptr);
+
+	if (id)
+		*(unsigned long long *)data = id;
 }
 
 CUresult hook_cuPointerGetAttribute(void *data, int attribute, CUdeviceptr ptr)
@@ -200,27 +214,40 @@ CUresult hook_cuPointerGetAttribute(void *data, int attribute, CUdeviceptr ptr)
 	CUresult r;
 
 	before_attribute(attribute, ptr);
-	r = gp_real.cuPointerGetAttribute(data, attribute, ptr);
+	r = gp_kept_settle(ptr);
+	if (!r)
+		r = gp_real.cuPointerGetAttribute(data, attribute, ptr);
 	/* The driver may have no answer for memory of which gpupool knows the context. */
 	if (r && data && attribute == CU_POINTER_ATTRIBUTE_CONTEXT && find_block(ptr, &info) && is_ownerless(&info))
 		r = CUDA_SUCCESS;
 	if (!r && data && find_any_block(ptr, &info))
 		answer_attribute(data, attribute, &info);
+	else if (!r && data && attribute == CU_POINTER_ATTRIBUTE_BUFFER_ID)
+		answer_kept_buffer_id(data, ptr);
 	return r;
 }
 
 CUresult hook_cuPointerGetAttributes(unsigned n, int *attributes, void **data, CUdeviceptr ptr)
 {
 	struct gp_block_info info;
+	bool is_block;
 	CUresult r;
 
 	for (unsigned i = 0; attributes && i < n; i++)
 		before_attribute(attributes[i], ptr);
+	r = gp_kept_settle(ptr);
+	if (r)
+		return r;
 	r = gp_real.cuPointerGetAttributes(n, attributes, data, ptr);
-	if (!r && attributes && data && find_any_block(ptr, &info))
-		for (unsigned i = 0; i < n; i++)
-			if (data[i])
-				answer_attribute(data[i], attributes[i], &info);
+	if (r || !attributes || !data)
+		return r;
+	is_block = find_any_block(ptr, &info);
+	for (unsigned i = 0; i < n; i++) {
+		if (data[i] && is_block)
+			answer_attribute(data[i], attributes[i], &info);
+		else if (data[i] && attributes[i] == CU_POINTER_ATTRIBUTE_BUFFER_ID)
+			answer_kept_buffer_id(data[i], ptr);
+	}
 	return r;
 }
 
@@ -256,6 +283,9 @@ CUresult hook_cuPointerSetAttribute(const void *value, int attribute, CUdevicept
 	 */
 	if (is_ours)
 		mark_exported(ptr, "the program set CU_POINTER_ATTRIBUTE_SYNC_MEMOPS");
+	r = gp_kept_end(ptr, 1);
+	if (r)
+		return r;
 	r = gp_real.cuPointerSetAttribute(value, attribute, ptr);
 	if (r && is_ours)
 		log_no_sync_memops(&info, r);
@@ -293,6 +323,9 @@ CUresult hook_cuMemGetHandleForAddressRange(
 		if (!marks_later)
 			mark_exported(ptr, why);
 	}
+	r = gp_kept_end(ptr, bytes);
+	if (r)
+		return r;
 	r = gp_real.cuMemGetHandleForAddressRange(handle, ptr, bytes, type, flags);
 	if (!r && marks_later)
 		mark_exported(ptr, why);

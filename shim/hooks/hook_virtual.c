@@ -2,21 +2,30 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Physical memory of the virtual-memory functions. It is counted once, from its creation until its last handle and its
- * last mapping have ended. The memory has the same handle for as long as it is mapped.
+ * The virtual-memory functions. Physical memory is counted once, from its creation until its last handle and its last
+ * mapping have ended. The memory has the same handle for as long as it is mapped.
+ *
+ * Memory that the program creates, maps, unmaps and releases in the usual way stays mapped and is handed out again
+ * (kept.h). Each hook first tries to serve the call that way. If it cannot, it ends what the driver's answer could
+ * depend on, and calls the driver.
  */
 
 #include <stdlib.h>
 
+#include "shim/backend/backend_device.h"
 #include "shim/context/context.h"
 #include "shim/context/context_end.h"
+#include "shim/context/kept.h"
+#include "shim/context/program_map.h"
 #include "shim/driver/driver_table.h"
+#include "shim/driver/submit.h"
+#include "shim/trace/module.h"
 #include "unpooled_alloc.h"
 
 struct create {
 	CUmemGenericAllocationHandle *handle;
 	size_t bytes;
-	const struct gp_memory_head *place;
+	const CUmemAllocationProp *properties;
 	unsigned long long flags;
 };
 
@@ -24,7 +33,43 @@ static CUresult call_create(void *arg)
 {
 	struct create *a = arg;
 
-	return gp_real.cuMemCreate(a->handle, a->bytes, a->place, a->flags);
+	return gp_real.cuMemCreate(a->handle, a->bytes, a->properties, a->flags);
+}
+
+/* Serves a request from a kept mapping. Its bytes are charged already. */
+static bool create_from_kept(const struct create *a)
+{
+	struct gp_kept *kept;
+
+	if (!a->handle || !a->properties || a->flags)
+		return false;
+	kept = gp_kept_create(a->bytes, a->properties);
+	if (!kept)
+		return false;
+	*a->handle = gp_kept_handle(kept);
+	gp_unpooled_add(gp_kept_device(kept),
+		&(struct gp_unpooled_info){
+			.kind = GP_UNPOOLED_HANDLE, .id = *a->handle, .bytes = a->bytes, .module = gp_module_now()},
+		NULL);
+	gp_kept_done(kept);
+	return true;
+}
+
+/* Leaves GPUPOOL_RESERVE free on the device, as the pools do. */
+static void keep_reserve_free(int device_index)
+{
+	const struct gp_device *device = gp_device_if_used(device_index);
+	struct gp_context *context;
+	uint64_t available = UINT64_MAX;
+
+	if (!device || !gp_kept_unused(device) || !gp_state.config.reserve_bytes)
+		return;
+	context = gp_context_current();
+	if (context && context->device == device)
+		available = gp_device_available(context);
+	gp_context_put(context);
+	if (available < gp_state.config.reserve_bytes)
+		(void)gp_kept_trim(device_index, gp_state.config.reserve_bytes - available);
 }
 
 CUresult hook_cuMemCreate(
@@ -39,18 +84,52 @@ CUresult hook_cuMemCreate(
 		.arg = &a,
 		.id = handle,
 	};
+	CUresult r;
 
-	if (properties && a.place->location_type == CU_MEM_LOCATION_TYPE_DEVICE)
-		allocation.device = a.place->location_id;
-	return gp_unpooled_alloc(&allocation);
+	if (create_from_kept(&a))
+		return CUDA_SUCCESS;
+	if (properties && a.properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE)
+		allocation.device = a.properties->location.id;
+	r = gp_unpooled_alloc(&allocation);
+	if (!r && allocation.device != GP_UNPOOLED_HOST && gp_unpooled_is_known(GP_UNPOOLED_HANDLE, *handle)) {
+		gp_kept_note_created(*handle, bytes, properties);
+		keep_reserve_free(allocation.device);
+	}
+	return r;
+}
+
+/* Drops a reference to memory that stays mapped. */
+static void drop_kept(struct gp_kept *kept)
+{
+	struct gp_unpooled_drop drop = gp_unpooled_begin_drop(GP_UNPOOLED_HANDLE, gp_kept_handle(kept));
+	bool is_known = drop.is_known;
+
+	gp_unpooled_end_drop_charged(drop);
+	gp_kept_drop_end(kept, is_known);
 }
 
 CUresult hook_cuMemRelease(CUmemGenericAllocationHandle handle)
 {
-	struct gp_unpooled_drop drop = gp_unpooled_begin_drop(GP_UNPOOLED_HANDLE, handle);
-	CUresult r = gp_real.cuMemRelease(handle);
+	struct gp_kept *kept = gp_kept_release(handle);
+	CUmemAllocationProp properties;
+	struct gp_unpooled_drop drop;
+	bool is_noted;
+	size_t bytes;
+	CUresult r;
 
+	if (kept) {
+		drop_kept(kept);
+		return CUDA_SUCCESS;
+	}
+	r = gp_kept_end_handle(handle);
+	if (r)
+		return r;
+	is_noted = gp_kept_forget_created(handle, &bytes, &properties);
+	drop = gp_unpooled_begin_drop(GP_UNPOOLED_HANDLE, handle);
+	r = gp_real.cuMemRelease(handle);
 	gp_unpooled_end_drop(drop, !r);
+	if (r && is_noted)
+		gp_kept_note_created(handle, bytes, &properties);
 	return r;
 }
 
@@ -69,12 +148,21 @@ static bool is_mapped_block(const void *addr)
 
 CUresult hook_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *addr)
 {
+	struct gp_kept *kept;
 	CUresult r;
 
 	if (is_mapped_block(addr))
 		return CUDA_ERROR_INVALID_VALUE;
-	r = gp_real.cuMemRetainAllocationHandle(handle, addr);
-
+	kept = handle ? gp_kept_retain((CUdeviceptr)(uintptr_t)addr) : NULL;
+	if (kept) {
+		*handle = gp_kept_handle(kept);
+		(void)gp_unpooled_retain(GP_UNPOOLED_HANDLE, *handle);
+		gp_kept_done(kept);
+		return CUDA_SUCCESS;
+	}
+	r = gp_kept_end((CUdeviceptr)(uintptr_t)addr, 1);
+	if (!r)
+		r = gp_real.cuMemRetainAllocationHandle(handle, addr);
 	if (!r)
 		(void)gp_unpooled_retain(GP_UNPOOLED_HANDLE, *handle);
 	return r;
@@ -90,64 +178,147 @@ CUresult hook_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handl
 	return r;
 }
 
-/*
- * A mapping of the program, also of memory that is not counted: to unmap a range with several mappings, gpupool needs
- * the size of each.
- */
-struct mapping {
-	struct mapping *next;
-	CUdeviceptr addr;
-	size_t bytes;
-	CUmemGenericAllocationHandle handle; /* 0: its memory is not counted */
-};
-
-enum { BUCKETS_BITS = 10, PAGE_BITS = 16 };
-
-static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF);
-static struct mapping *buckets[1 << BUCKETS_BITS];
-
-static struct mapping **bucket_of(CUdeviceptr addr)
+CUresult hook_cuMemExportToShareableHandle(
+	void *shareable, CUmemGenericAllocationHandle handle, int type, unsigned long long flags)
 {
-	return &buckets[((addr >> PAGE_BITS) * UINT64_C(0x9e3779b97f4a7c15)) >> (64 - BUCKETS_BITS)];
+	CUresult r = gp_kept_share_handle(handle);
+
+	return r ? r : gp_real.cuMemExportToShareableHandle(shareable, handle, type, flags);
 }
 
-static void add(struct mapping *mapping)
+CUresult hook_cuMemGetAllocationPropertiesFromHandle(void *properties, CUmemGenericAllocationHandle handle)
 {
-	struct mapping **bucket = bucket_of(mapping->addr);
+	CUresult r = gp_kept_is_released(handle) ? gp_kept_end_handle(handle) : CUDA_SUCCESS;
 
-	gp_mutex_lock(&lock);
-	mapping->next = *bucket;
-	*bucket = mapping;
-	gp_mutex_unlock(&lock);
+	return r ? r : gp_real.cuMemGetAllocationPropertiesFromHandle(properties, handle);
 }
 
-static struct mapping *take(CUdeviceptr addr)
+CUresult hook_cuMulticastBindMem(CUmemGenericAllocationHandle multicast, size_t offset,
+	CUmemGenericAllocationHandle handle, size_t handle_offset, size_t bytes, unsigned long long flags)
 {
-	struct mapping **at = bucket_of(addr), *found;
+	CUresult r = gp_kept_share_handle(handle);
 
-	gp_mutex_lock(&lock);
-	while (*at && (*at)->addr != addr)
-		at = &(*at)->next;
-	found = *at;
-	if (found)
-		*at = found->next;
-	gp_mutex_unlock(&lock);
-	return found;
+	return r ? r : gp_real.cuMulticastBindMem(multicast, offset, handle, handle_offset, bytes, flags);
+}
+
+CUresult hook_cuMulticastBindAddr(
+	CUmemGenericAllocationHandle multicast, size_t offset, CUdeviceptr ptr, size_t bytes, unsigned long long flags)
+{
+	CUresult r = gp_kept_end(ptr, bytes);
+
+	return r ? r : gp_real.cuMulticastBindAddr(multicast, offset, ptr, bytes, flags);
+}
+
+/* The call may map any memory into a sparse array. The list has many forms, so it is not read. */
+static CUresult map_array(
+	void *list, unsigned n, CUstream stream, CUresult (*driver)(void *list, unsigned n, CUstream stream))
+{
+	CUresult r = gp_kept_stop();
+
+	return r ? r : driver(list, n, stream);
+}
+
+CUresult hook_cuMemMapArrayAsync(void *list, unsigned n, CUstream stream)
+{
+	return map_array(list, n, stream, gp_real.cuMemMapArrayAsync);
+}
+
+CUresult hook_cuMemMapArrayAsync_ptsz(void *list, unsigned n, CUstream stream)
+{
+	return map_array(list, n, stream, gp_real.cuMemMapArrayAsync_ptsz);
+}
+
+/* Kept mappings take addresses, which the program would have without gpupool. */
+static bool may_try_again(CUresult r)
+{
+	return r == CUDA_ERROR_OUT_OF_MEMORY && gp_kept_trim(-1, UINT64_MAX);
+}
+
+CUresult hook_cuMemAddressReserve(
+	CUdeviceptr *ptr, size_t bytes, size_t alignment, CUdeviceptr hint, unsigned long long flags)
+{
+	CUresult r;
+
+	if (ptr && !hint && !flags && gp_kept_reserve(ptr, bytes, alignment))
+		return CUDA_SUCCESS;
+	r = hint ? gp_kept_end_unmapped(hint, bytes) : CUDA_SUCCESS;
+	if (r)
+		return r;
+	r = gp_real.cuMemAddressReserve(ptr, bytes, alignment, hint, flags);
+	if (may_try_again(r))
+		r = gp_real.cuMemAddressReserve(ptr, bytes, alignment, hint, flags);
+	if (!r && !hint)
+		gp_kept_note_reserved(*ptr, bytes);
+	return r;
+}
+
+CUresult hook_cuMemAddressFree(CUdeviceptr ptr, size_t bytes)
+{
+	size_t noted_bytes;
+	bool is_noted;
+	CUresult r;
+
+	if (gp_kept_address_free(ptr, bytes))
+		return CUDA_SUCCESS;
+	r = gp_kept_end(ptr, bytes);
+	if (r)
+		return r;
+	is_noted = gp_kept_forget_reserved(ptr, &noted_bytes);
+	r = gp_real.cuMemAddressFree(ptr, bytes);
+	if (r && is_noted)
+		gp_kept_note_reserved(ptr, noted_bytes);
+	return r;
+}
+
+static void note_mapping(CUdeviceptr ptr, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle)
+{
+	bool is_known = gp_unpooled_retain(GP_UNPOOLED_HANDLE, handle);
+	struct gp_program_map *map;
+
+	if (gp_kept_note_mapped(ptr, bytes, offset, handle))
+		return;
+	map = malloc(sizeof(*map));
+	if (!map)
+		return;
+	*map = (struct gp_program_map){.addr = ptr, .bytes = bytes, .handle = is_known ? handle : 0};
+	gp_program_map_add(map);
 }
 
 CUresult hook_cuMemMap(
 	CUdeviceptr ptr, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
-	CUresult r = gp_real.cuMemMap(ptr, bytes, offset, handle, flags);
-	struct mapping *mapping = r ? NULL : malloc(sizeof(*mapping));
+	CUresult r;
 
-	if (mapping) {
-		*mapping = (struct mapping){.addr = ptr, .bytes = bytes};
-		if (gp_unpooled_retain(GP_UNPOOLED_HANDLE, handle))
-			mapping->handle = handle;
-		add(mapping);
+	if (gp_kept_map(ptr, bytes, offset, handle, flags)) {
+		(void)gp_unpooled_retain(GP_UNPOOLED_HANDLE, handle);
+		return CUDA_SUCCESS;
 	}
+	r = gp_kept_end_handle(handle);
+	if (!r)
+		r = gp_kept_end_unmapped(ptr, bytes);
+	if (r)
+		return r;
+	r = gp_real.cuMemMap(ptr, bytes, offset, handle, flags);
+	if (!r)
+		note_mapping(ptr, bytes, offset, handle);
 	return r;
+}
+
+CUresult hook_cuMemSetAccess(CUdeviceptr ptr, size_t bytes, const CUmemAccessDesc *access, size_t n)
+{
+	CUresult r;
+
+	if (gp_kept_set_access(ptr, bytes, access, n, &r))
+		return r;
+	r = gp_kept_end(ptr, bytes);
+	return r ? r : gp_real.cuMemSetAccess(ptr, bytes, access, n);
+}
+
+CUresult hook_cuMemGetAccess(unsigned long long *flags, const void *location, CUdeviceptr ptr)
+{
+	CUresult r = gp_kept_settle(ptr);
+
+	return r ? r : gp_real.cuMemGetAccess(flags, location, ptr);
 }
 
 /*
@@ -156,23 +327,31 @@ CUresult hook_cuMemMap(
  */
 CUresult hook_cuMemUnmap(CUdeviceptr ptr, size_t bytes)
 {
-	struct mapping *taken = NULL, *next;
+	struct gp_program_map *taken = NULL, *next;
+	struct gp_kept *kept = gp_kept_unmap(ptr, bytes);
 	CUresult r;
 
+	if (kept) {
+		drop_kept(kept);
+		return CUDA_SUCCESS;
+	}
+	r = gp_kept_end(ptr, bytes);
+	if (r)
+		return r;
 	for (CUdeviceptr at = ptr; at - ptr < bytes;) {
-		struct mapping *mapping = take(at);
+		struct gp_program_map *map = gp_program_map_take(at);
 
-		if (!mapping)
+		if (!map)
 			break;
-		mapping->next = taken;
-		taken = mapping;
-		at += mapping->bytes;
+		map->next = taken;
+		taken = map;
+		at += map->bytes;
 	}
 	r = gp_real.cuMemUnmap(ptr, bytes);
 	for (; taken; taken = next) {
 		next = taken->next;
 		if (r) {
-			add(taken);
+			gp_program_map_add(taken);
 			continue;
 		}
 		if (taken->handle)

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 
+#include "shim/context/kept.h"
 #include "shim/oom/oom.h"
 #include "shim/oom/oom_hook.h"
 #include "shim/process.h"
@@ -73,6 +74,8 @@ static void rescue(struct attempt *a, struct gp_context *context)
 
 	/* The cache is not emptied for a request that can never succeed. */
 	if (a->allocation->bytes > gp_min(limit, a->device->total_bytes))
+		return;
+	if (gp_kept_trim(a->device->index, a->allocation->bytes) && attempt(a) != -ENOMEM)
 		return;
 	if (context && !a->rescuer)
 		use_as_rescuer(a, context);

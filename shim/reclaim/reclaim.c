@@ -12,6 +12,7 @@
 #include "shim/base/clock.h"
 #include "shim/base/log.h"
 #include "shim/context/context.h"
+#include "shim/context/kept.h"
 #include "shim/ctl/ctl_request.h"
 #include "shim/record/record.h"
 
@@ -156,6 +157,7 @@ int gp_reclaim_answer(int argc, char **argv, struct gp_json *out)
 		return gp_ctl_error(out, GP_CTL_USAGE, "'%.32s' %s", argv[2], error.why);
 	/* If this process does not use that GPU, it releases 0 bytes. */
 	if (device) {
+		search.given = gp_kept_trim(device->index, search.want);
 		gp_context_each(trim_context, &search);
 		atomic_fetch_add(&device->n_yields, search.given != 0);
 		atomic_fetch_add(&device->yielded_bytes, search.given);

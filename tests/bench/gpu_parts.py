@@ -227,8 +227,8 @@ def run_cupy(book, setup, options, log):
 
 def run_jax(book, setup, options, log):
     """
-    Steps of JAX. Its allocator "platform" asks the driver each time, by a function that gpupool counts and passes
-    through.
+    Steps of JAX. Its allocator "platform" creates and maps memory for each array. gpupool keeps that memory mapped for the
+    next array of the size.
     """
     quiet = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
     platform = {**quiet, "XLA_PYTHON_CLIENT_ALLOCATOR": "platform"}

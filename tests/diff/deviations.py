@@ -97,6 +97,14 @@ DEVIATIONS = (
         ),
     ),
     Deviation(
+        "memory that the program has unmapped can still be accessed",
+        "the memory stays mapped, and serves the next array of its size",
+        "uncached",
+        "access to unmapped memory fails",
+        "stays mapped after the program has unmapped it, and after it was mapped again",
+        (Row("virtual", r"after-unmap/copy of unmapped memory", (*CACHING[:-3], "syncfree", "unpinned"), "0"),),
+    ),
+    Deviation(
         "a free is not a barrier for the host",
         "a free returns at once; only the reuse of the block waits for the GPU",
         "syncfree",

@@ -53,12 +53,14 @@ CONFIGS = [
     Config("async", {"GPUPOOL_BACKEND": "async"}),
     # Every block has guard zones around it, and every free checks them.
     Config("debug", {"GPUPOOL_DEBUG": "poison,guard"}),
+    # Memory that the program maps itself does not stay mapped.
+    Config("uncached", {"GPUPOOL_VMM_CACHE": "off"}),
     Config("off", {"GPUPOOL": "off"}),
 ]
 CONFIG_NAMES = tuple(config.name for config in CONFIGS)
 BACKENDS = ("device", "managed", "async")
 # Only the segments depend on the backend, so only programs that can see the kind of memory run with each backend.
-USUAL_NAMES = tuple(name for name in CONFIG_NAMES if name not in BACKENDS)
+USUAL_NAMES = tuple(name for name in CONFIG_NAMES if name not in (*BACKENDS, "uncached"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,7 +86,7 @@ class Needs:
 
 USUAL = (Needs(),)
 KINDS = ("none", "simple", "binned", "split", "vmm", "completed")
-WITH_BACKENDS = Needs(configs=CONFIG_NAMES, essential=(*KINDS, "managed", "async"))
+WITH_BACKENDS = Needs(configs=(*USUAL_NAMES, *BACKENDS), essential=(*KINDS, "managed", "async"))
 # The configuration debug fills freed memory, for which the simulated GPU needs real memory of the host.
 NOT_DEBUG = tuple(name for name in USUAL_NAMES if name != "debug")
 FEW = ("none", "split", "off")
@@ -183,6 +185,7 @@ NEEDS = {
     "life": (WITH_BACKENDS,),
     "runtime_static": (WITH_BACKENDS,),
     "unpooled": (Needs(is_alone=True, configs=ONCE_EACH),),
+    "virtual": (Needs(is_alone=True, configs=(*USUAL_NAMES, "uncached")),),
     "caches": (
         Needs(configs=("simple", "binned", "split", "vmm", "ordered", "completed", "syncfree"), is_alone=True),
         Needs(

@@ -12,6 +12,7 @@ import re
 import sys
 
 OPAQUE = (
+    "CUarrayMapInfo",
     "CUmemAllocationProp",
     "CUmemPoolProps",
     "CUgraphNode",

@@ -44,6 +44,7 @@ static const struct field {
 	{"outside_bytes", "outside_bytes", OF_DEVICE},
 	{"limit_bytes", "limit_bytes", OF_DEVICE},
 	{"unpooled_bytes", "unpooled_bytes", OF_COUNTER},
+	{"unpooled_cached_bytes", "unpooled_cached_bytes", OF_COUNTER},
 #define STAT(name, ...) {#name, #name, OF_COUNTER},
 #include "pool/stats.def"
 };

@@ -99,13 +99,16 @@ static void print_pool(const json_t *counters)
 
 static void print_outside(const json_t *device)
 {
-	char a[STAT_TEXT_MAX], note[128] = "";
+	char a[STAT_TEXT_MAX], b[STAT_TEXT_MAX], note[160] = "";
 	uint64_t unpooled = stat_reply_u64_or_0(device, "unpooled_bytes");
+	uint64_t kept = stat_reply_u64_or_0(device, "unpooled_cached_bytes");
 
-	if (unpooled) {
-		stat_bytes(a, unpooled);
+	stat_bytes(a, unpooled);
+	stat_bytes(b, kept);
+	if (kept)
+		snprintf(note, sizeof(note), "%s of it by this process, not pooled, and %s kept mapped", a, b);
+	else if (unpooled)
 		snprintf(note, sizeof(note), "%s of it by this process, not pooled", a);
-	}
 	print_line("outside gpupool", bytes(device, "outside_bytes", a), "%s", note);
 	print_line("free", bytes(device, "device_free_bytes", a), "of %s", bytes(device, "device_total_bytes", note));
 }

@@ -1,0 +1,554 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include "kept.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "driver_call.h"
+#include "kept_grace.h"
+#include "kept_table.h"
+#include "program_map.h"
+#include "shim/base/log.h"
+#include "shim/base/slow_path.h"
+#include "shim/driver/driver_table.h"
+
+/* The ids of buffers begin above those of blocks (hook_query.c), which begin above those of the driver. */
+#define BUFFER_ID_BASE (UINT64_C(3) << 61)
+
+static _Atomic uint64_t n_hand_outs;
+static _Atomic bool is_enabled;
+
+void gp_kept_start(void)
+{
+	gp_kept_table_start();
+	/* GPUPOOL_DEBUG finds accesses after a free, and the pool type none keeps nothing. */
+	atomic_store(&is_enabled, gp_state.config.is_vmm_cached && gp_state_kind() != GP_KIND_NONE &&
+					  !gp_config_debug_is_on(&gp_state.config.debug));
+}
+
+static bool is_on(void)
+{
+	return atomic_load_explicit(&is_enabled, memory_order_relaxed) &&
+	       !gp_slow_path_is_any(GP_SLOW_PATH_END | GP_SLOW_PATH_BYPASS);
+}
+
+/* Sets the access that the program has asked for, where the driver has set another one. */
+static CUresult set_asked(struct gp_kept *kept)
+{
+	CUresult r = CUDA_SUCCESS;
+
+	if (memcmp(kept->asked, kept->granted, sizeof(kept->asked)) == 0)
+		return r;
+	for (int i = 0; i < GP_KEPT_DEVICES_MAX && !r; i++) {
+		CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, i}, kept->asked[i]};
+
+		if (kept->asked[i] == kept->granted[i])
+			continue;
+		r = gp_real.cuMemSetAccess(kept->addr, kept->bytes, &access, 1);
+		if (!r)
+			kept->granted[i] = kept->asked[i];
+	}
+	return r;
+}
+
+/* Makes the driver count as many handles as the program holds. The memory must be mapped, for the driver. */
+static CUresult hold_handles(const struct gp_kept *kept)
+{
+	CUmemGenericAllocationHandle same;
+	CUresult r = CUDA_SUCCESS;
+
+	for (unsigned i = 1; i < kept->n_handles && !r; i++)
+		r = gp_real.cuMemRetainAllocationHandle(&same, (void *)(uintptr_t)kept->addr);
+	return r;
+}
+
+/* Makes the driver calls that were left out, as far as the driver makes them. The triple is busy. */
+static CUresult catch_up(struct gp_kept *kept)
+{
+	struct gp_driver_relaxed relaxed = gp_driver_relax();
+	CUresult r = hold_handles(kept);
+
+	if (!r)
+		r = kept->is_mapped ? set_asked(kept) : gp_real.cuMemUnmap(kept->addr, kept->bytes);
+	if (!r && !kept->n_handles)
+		(void)gp_real.cuMemRelease(kept->handle);
+	if (!r && !kept->is_reserved)
+		(void)gp_real.cuMemAddressFree(kept->addr, kept->bytes);
+	gp_driver_unrelax(&relaxed);
+	return r;
+}
+
+/* The mapping of an ended triple is an ordinary one from now on. */
+static void add_program_map(const struct gp_kept *kept)
+{
+	struct gp_program_map *map = malloc(sizeof(*map));
+
+	if (!map)
+		return;
+	*map = (struct gp_program_map){.addr = kept->addr, .bytes = kept->bytes, .handle = kept->handle};
+	gp_program_map_add(map);
+}
+
+/*
+ * Ends a busy triple. Its parts may become parts of others, unless the memory is mapped. 0 or the driver's error: then
+ * the triple stays.
+ */
+static CUresult end(struct gp_kept *kept)
+{
+	bool is_charged = kept->is_counted; /* not, if the accounts of the program have lost the memory */
+	CUresult r = catch_up(kept);
+
+	if (r == CUDA_ERROR_DEINITIALIZED)
+		gp_slow_path_add(GP_SLOW_PATH_BYPASS);
+	if (r) {
+		gp_kept_stick(kept);
+		return r;
+	}
+	/* A thread that waits for the triple finds what replaces it. */
+	if (kept->is_mapped)
+		add_program_map(kept);
+	else if (kept->is_reserved)
+		gp_kept_note_reserved(kept->addr, kept->bytes);
+	if (!kept->is_mapped && kept->n_handles == 1)
+		gp_kept_note_created(kept->handle, kept->bytes, &kept->properties);
+	gp_kept_remove(kept);
+	if (is_charged)
+		gp_budget_uncharge(&kept->device->budget, kept->bytes);
+	gp_kept_grace_forget(kept);
+	free(kept);
+	return CUDA_SUCCESS;
+}
+
+/*
+ * The program's calls.
+ */
+
+static bool is_aligned(CUdeviceptr addr, size_t alignment)
+{
+	return !alignment || addr % alignment == 0;
+}
+
+/* Returns a triple that the GPU no longer uses, for the call, and makes it busy; or NULL. */
+static struct gp_kept *take(const struct gp_kept_need *need)
+{
+	struct gp_kept *kept;
+
+	while (gp_kept_is_any() && is_on() && (kept = gp_kept_choose(need))) {
+		enum gp_kept_grace grace = gp_kept_grace_of(kept);
+
+		if (grace == GP_KEPT_GRACE_OVER)
+			return kept;
+		if (grace == GP_KEPT_GRACE_RUNS) {
+			gp_kept_put_back(kept);
+			break;
+		}
+		(void)end(kept);
+	}
+	return NULL;
+}
+
+static bool fits_reserve(const struct gp_kept *kept, const struct gp_kept_need *need)
+{
+	return !kept->is_reserved && is_aligned(kept->addr, need->alignment);
+}
+
+static bool has_handle(const struct gp_kept *kept)
+{
+	return kept->n_handles != 0;
+}
+
+bool gp_kept_reserve(CUdeviceptr *ret_ptr, size_t bytes, size_t alignment)
+{
+	struct gp_kept_need need = {
+		.bytes = bytes, .fits = fits_reserve, .is_best = has_handle, .alignment = alignment};
+	struct gp_kept *kept = take(&need);
+
+	if (!kept)
+		return false;
+	kept->is_reserved = true;
+	*ret_ptr = kept->addr;
+	gp_kept_done(kept);
+	return true;
+}
+
+static bool fits_create(const struct gp_kept *kept, const struct gp_kept_need *need)
+{
+	return gp_kept_is_unused(kept) && memcmp(&kept->properties, need->properties, sizeof(kept->properties)) == 0;
+}
+
+static bool has_addresses(const struct gp_kept *kept)
+{
+	return kept->is_reserved;
+}
+
+struct gp_kept *gp_kept_create(size_t bytes, const CUmemAllocationProp *properties)
+{
+	struct gp_kept_need need = {
+		.bytes = bytes, .fits = fits_create, .is_best = has_addresses, .properties = properties};
+	struct gp_kept *kept = take(&need);
+
+	if (!kept)
+		return NULL;
+	kept->n_handles = 1;
+	kept->serial = atomic_fetch_add(&n_hand_outs, 1) + 1;
+	atomic_fetch_add(&kept->device->n_kept_reuses, 1);
+	return kept;
+}
+
+CUmemGenericAllocationHandle gp_kept_handle(const struct gp_kept *kept)
+{
+	return kept->handle;
+}
+
+struct gp_device *gp_kept_device(const struct gp_kept *kept)
+{
+	return kept->device;
+}
+
+bool gp_kept_map(
+	CUdeviceptr ptr, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags)
+{
+	struct gp_kept *kept = gp_kept_claim_handle(handle);
+	bool is_served;
+
+	if (!kept)
+		return false;
+	is_served = kept->n_handles && kept->is_reserved && !kept->is_mapped && kept->addr == ptr &&
+		    kept->bytes == bytes && !offset && !flags && is_on();
+	if (is_served) {
+		kept->is_mapped = true;
+		memset(kept->asked, CU_MEM_ACCESS_FLAGS_PROT_NONE, sizeof(kept->asked));
+		gp_kept_done(kept);
+	} else {
+		gp_kept_put_back(kept);
+	}
+	return is_served;
+}
+
+static bool is_known_access(const CUmemAccessDesc *access, size_t n)
+{
+	for (size_t i = 0; access && i < n; i++)
+		if (access[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE || access[i].location.id < 0 ||
+			access[i].location.id >= GP_KEPT_DEVICES_MAX || access[i].flags < 0 ||
+			access[i].flags > CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+			return false;
+	return access && n;
+}
+
+static bool is_granted(const struct gp_kept *kept, const CUmemAccessDesc *access, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (kept->granted[access[i].location.id] != access[i].flags)
+			return false;
+	return true;
+}
+
+bool gp_kept_set_access(CUdeviceptr ptr, size_t bytes, const CUmemAccessDesc *access, size_t n, CUresult *ret_result)
+{
+	struct gp_kept *kept = gp_kept_claim_at(ptr, bytes);
+
+	if (!kept)
+		return false;
+	if (!kept->is_mapped || !kept->is_reserved || kept->addr != ptr || kept->bytes != bytes ||
+		!is_known_access(access, n)) {
+		gp_kept_put_back(kept);
+		return false;
+	}
+	*ret_result = CUDA_SUCCESS;
+	if (!is_granted(kept, access, n))
+		*ret_result = gp_real.cuMemSetAccess(ptr, bytes, access, n);
+	for (size_t i = 0; i < n && !*ret_result; i++)
+		kept->asked[access[i].location.id] = kept->granted[access[i].location.id] =
+			(unsigned char)access[i].flags;
+	gp_kept_put_back(kept);
+	/* After an error of several it is unknown which of them were set. */
+	if (*ret_result && n > 1)
+		(void)gp_kept_end(ptr, bytes);
+	return true;
+}
+
+bool gp_kept_address_free(CUdeviceptr ptr, size_t bytes)
+{
+	struct gp_kept *kept = gp_kept_claim_at(ptr, bytes);
+	bool is_served;
+
+	if (!kept)
+		return false;
+	is_served = kept->is_reserved && !kept->is_mapped && kept->addr == ptr && kept->bytes == bytes && is_on();
+	if (is_served) {
+		kept->is_reserved = false;
+		gp_kept_done(kept);
+	} else {
+		gp_kept_put_back(kept);
+	}
+	return is_served;
+}
+
+/*
+ * A program that frees an array frees its addresses before it unmaps the next one. A program that does not is giving
+ * memory away and keeps the addresses, for instance while a model sleeps. So that memory goes back to the driver.
+ */
+static void end_left(CUdeviceptr ptr)
+{
+	struct gp_kept *left;
+
+	while (gp_kept_is_any() && (left = gp_kept_take_left(ptr)))
+		(void)end(left);
+}
+
+/*
+ * The bytes of the memory leave the accounts of the program before the triple is unused, and another thread may take
+ * it. So the changes below take effect while the triple is busy.
+ */
+struct gp_kept *gp_kept_unmap(CUdeviceptr ptr, size_t bytes)
+{
+	struct gp_kept *kept;
+
+	end_left(ptr);
+	kept = gp_kept_claim_at(ptr, bytes);
+	if (!kept)
+		return NULL;
+	if (!kept->is_mapped || kept->addr != ptr || kept->bytes != bytes || !is_on() || !gp_kept_grace_begin(kept)) {
+		gp_kept_put_back(kept);
+		return NULL;
+	}
+	kept->is_mapped = false;
+	return kept;
+}
+
+struct gp_kept *gp_kept_release(CUmemGenericAllocationHandle handle)
+{
+	struct gp_kept *kept = gp_kept_claim_handle(handle);
+
+	if (!kept)
+		return NULL;
+	if (!kept->n_handles || !is_on()) {
+		gp_kept_put_back(kept);
+		return NULL;
+	}
+	kept->n_handles--;
+	return kept;
+}
+
+void gp_kept_drop_end(struct gp_kept *kept, bool is_known)
+{
+	if (is_known) {
+		gp_kept_done(kept);
+		return;
+	}
+	(void)end(kept);
+}
+
+struct gp_kept *gp_kept_retain(CUdeviceptr ptr)
+{
+	struct gp_kept *kept = gp_kept_claim_at(ptr, 1);
+
+	if (!kept)
+		return NULL;
+	if (!kept->is_mapped || !is_on()) {
+		gp_kept_put_back(kept);
+		return NULL;
+	}
+	kept->n_handles++;
+	return kept;
+}
+
+/*
+ * After successful driver calls.
+ */
+
+void gp_kept_note_reserved(CUdeviceptr ptr, size_t bytes)
+{
+	if (is_on())
+		gp_kept_note_add(GP_KEPT_ADDRESSES, ptr, bytes, NULL);
+}
+
+static bool is_ordinary(const CUmemAllocationProp *p)
+{
+	static const unsigned char zero[sizeof(p->allocFlags.reserved)];
+
+	return p->type == CU_MEM_ALLOCATION_TYPE_PINNED && p->location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+	       !p->win32HandleMetaData && !p->allocFlags.compressionType && !p->allocFlags.usage &&
+	       memcmp(p->allocFlags.reserved, zero, sizeof(zero)) == 0;
+}
+
+void gp_kept_note_created(CUmemGenericAllocationHandle handle, size_t bytes, const CUmemAllocationProp *properties)
+{
+	if (is_on() && is_ordinary(properties))
+		gp_kept_note_add(GP_KEPT_HANDLES, handle, bytes, properties);
+}
+
+bool gp_kept_note_mapped(CUdeviceptr ptr, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle)
+{
+	struct gp_kept_note *memory = gp_kept_note_take(GP_KEPT_HANDLES, handle), *addresses = NULL;
+	struct gp_kept *kept = NULL;
+	bool is_made = false;
+
+	if (memory && !offset && memory->bytes == bytes && is_on())
+		addresses = gp_kept_note_take(GP_KEPT_ADDRESSES, ptr);
+	if (addresses && addresses->bytes != bytes) {
+		gp_kept_note_reserved(ptr, addresses->bytes);
+	} else if (addresses) {
+		kept = calloc(1, sizeof(*kept));
+	}
+	if (kept) {
+		kept->addr = ptr;
+		kept->bytes = bytes;
+		kept->handle = handle;
+		kept->properties = memory->properties;
+		kept->device = gp_device_get(memory->properties.location.id);
+		kept->n_handles = 1;
+		kept->is_reserved = kept->is_mapped = true;
+		is_made = kept->device && gp_kept_insert(kept);
+	}
+	if (!is_made)
+		free(kept);
+	free(memory);
+	free(addresses);
+	return is_made;
+}
+
+bool gp_kept_forget_reserved(CUdeviceptr ptr, size_t *ret_bytes)
+{
+	struct gp_kept_note *note = gp_kept_note_take(GP_KEPT_ADDRESSES, ptr);
+
+	if (!note)
+		return false;
+	*ret_bytes = note->bytes;
+	free(note);
+	return true;
+}
+
+bool gp_kept_forget_created(CUmemGenericAllocationHandle handle, size_t *ret_bytes, CUmemAllocationProp *ret_properties)
+{
+	struct gp_kept_note *note = gp_kept_note_take(GP_KEPT_HANDLES, handle);
+
+	if (!note)
+		return false;
+	*ret_bytes = note->bytes;
+	*ret_properties = note->properties;
+	free(note);
+	return true;
+}
+
+/*
+ * Before driver calls.
+ */
+
+CUresult gp_kept_settle(CUdeviceptr ptr)
+{
+	struct gp_kept *kept = gp_kept_claim_at(ptr, 1);
+	CUresult r;
+
+	if (!kept)
+		return CUDA_SUCCESS;
+	if (!kept->is_mapped)
+		return end(kept);
+	r = set_asked(kept);
+	gp_kept_put_back(kept);
+	return r;
+}
+
+CUresult gp_kept_end(CUdeviceptr ptr, size_t bytes)
+{
+	struct gp_kept *kept;
+	CUresult r = CUDA_SUCCESS;
+
+	while (!r && (kept = gp_kept_claim_at(ptr, bytes)))
+		r = end(kept);
+	return r;
+}
+
+CUresult gp_kept_end_unmapped(CUdeviceptr ptr, size_t bytes)
+{
+	struct gp_kept *kept;
+	CUresult r = CUDA_SUCCESS;
+
+	while (!r && bytes && (kept = gp_kept_claim_at(ptr, bytes))) {
+		size_t passed = kept->addr + kept->bytes - ptr;
+
+		if (kept->is_mapped)
+			gp_kept_put_back(kept);
+		else
+			r = end(kept);
+		ptr += gp_min(passed, bytes);
+		bytes -= gp_min(passed, bytes);
+	}
+	return r;
+}
+
+CUresult gp_kept_end_handle(CUmemGenericAllocationHandle handle)
+{
+	struct gp_kept *kept = gp_kept_claim_handle(handle);
+
+	return kept ? end(kept) : CUDA_SUCCESS;
+}
+
+CUresult gp_kept_share_handle(CUmemGenericAllocationHandle handle)
+{
+	CUresult r = gp_kept_end_handle(handle);
+
+	free(gp_kept_note_take(GP_KEPT_HANDLES, handle));
+	return r;
+}
+
+CUresult gp_kept_end_all(void)
+{
+	return gp_kept_end(0, SIZE_MAX);
+}
+
+CUresult gp_kept_stop(void)
+{
+	atomic_store(&is_enabled, false);
+	return gp_kept_end_all();
+}
+
+bool gp_kept_is_released(CUmemGenericAllocationHandle handle)
+{
+	struct gp_kept *kept = gp_kept_claim_handle(handle);
+	bool is_released = kept && !kept->n_handles;
+
+	if (kept)
+		gp_kept_put_back(kept);
+	return is_released;
+}
+
+uint64_t gp_kept_buffer_id(CUdeviceptr ptr)
+{
+	struct gp_kept *kept = gp_kept_claim_at(ptr, 1);
+	uint64_t id;
+
+	if (!kept)
+		return 0;
+	id = kept->is_mapped && kept->serial ? BUFFER_ID_BASE + kept->serial : 0;
+	gp_kept_put_back(kept);
+	return id;
+}
+
+uint64_t gp_kept_trim(int device, uint64_t want)
+{
+	static _Atomic bool is_refusal_logged;
+	struct gp_kept *kept;
+	uint64_t given = 0;
+
+	if (gp_kept_is_any())
+		gp_kept_retry_stuck();
+	while (gp_kept_is_any() && given < want && !gp_slow_path_is_any(GP_SLOW_PATH_BYPASS) &&
+		(kept = gp_kept_take_oldest(device))) {
+		uint64_t bytes = kept->bytes;
+		CUresult r = end(kept);
+
+		if (!r)
+			given += bytes;
+		else if (!atomic_exchange(&is_refusal_logged, true))
+			gp_log(GP_LOG_WARN, "the driver refused to unmap memory: error %d", r);
+	}
+	return given;
+}
+
+uint64_t gp_kept_unused(const struct gp_device *device)
+{
+	return atomic_load(&device->kept_bytes);
+}

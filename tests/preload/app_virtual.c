@@ -1,0 +1,553 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* Maps memory by the virtual-memory functions, for each array as XLA does, and in other ways. */
+
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "app_driver.h"
+#include "tests/sim/abi.h"
+
+#define BYTES (4 * MIB)
+#define WORDS (4 * KIB) /* bytes that kernels write */
+
+static CUmemAllocationProp properties = {
+	.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+static CUmemAccessDesc whole_access = {
+	.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+static int n_peers = 1; /* devices that get access */
+
+struct array {
+	CUdeviceptr ptr;
+	CUmemGenericAllocationHandle handle;
+	size_t bytes;
+};
+
+/* Returns what the first call that failed returned; then nothing is left. */
+static CUresult try(struct array *a, size_t bytes)
+{
+	CUresult r;
+
+	*a = (struct array){.bytes = bytes};
+	r = cuMemCreate(&a->handle, bytes, &properties, 0);
+	if (r)
+		return r;
+	r = cuMemAddressReserve(&a->ptr, bytes, 2 * MIB, 0, 0);
+	if (r) {
+		(void)cuMemRelease(a->handle);
+		return r;
+	}
+	r = cuMemMap(a->ptr, bytes, 0, a->handle, 0);
+	for (int i = 0; i < n_peers && !r; i++) {
+		whole_access.location.id = i;
+		r = cuMemSetAccess(a->ptr, bytes, &whole_access, 1);
+		if (r)
+			(void)cuMemUnmap(a->ptr, bytes);
+	}
+	if (r) {
+		(void)cuMemRelease(a->handle);
+		(void)cuMemAddressFree(a->ptr, bytes);
+	}
+	return r;
+}
+
+static void make(struct array *a, size_t bytes)
+{
+	APP_MUST(try(a, bytes));
+}
+
+/* Takes the memory away without waiting for work. */
+static void drop(const struct array *a)
+{
+	CUmemGenericAllocationHandle again;
+	size_t bytes;
+
+	APP_MUST(cuMemRetainAllocationHandle(&again, (void *)(uintptr_t)a->ptr));
+	APP_MUST(cuMemRelease(again));
+	APP_MUST(cuMemGetAddressRange_v2(NULL, &bytes, a->ptr));
+	APP_MUST(cuMemUnmap(a->ptr, bytes));
+	APP_MUST(cuMemRelease(a->handle));
+	APP_MUST(cuMemAddressFree(a->ptr, bytes));
+}
+
+static void destroy(const struct array *a)
+{
+	APP_MUST(cuCtxSynchronize());
+	drop(a);
+}
+
+/* A step: an array is written, read, and destroyed. Returns the number of wrong words. */
+static size_t step_of_xla(uint32_t value)
+{
+	struct array a;
+	size_t wrong;
+
+	make(&a, BYTES);
+	app_fill(NULL, a.ptr, WORDS, value);
+	wrong = app_count_wrong(NULL, a.ptr, WORDS, value);
+	destroy(&a);
+	return wrong;
+}
+
+static size_t step_released_early(uint32_t value)
+{
+	struct array a;
+	size_t wrong;
+
+	APP_MUST(cuMemAddressReserve(&a.ptr, BYTES, 0, 0, 0));
+	APP_MUST(cuMemCreate(&a.handle, BYTES, &properties, 0));
+	APP_MUST(cuMemMap(a.ptr, BYTES, 0, a.handle, 0));
+	APP_MUST(cuMemRelease(a.handle));
+	whole_access.location.id = 0;
+	APP_MUST(cuMemSetAccess(a.ptr, BYTES, &whole_access, 1));
+	app_fill(NULL, a.ptr, WORDS, value);
+	wrong = app_count_wrong(NULL, a.ptr, WORDS, value);
+	APP_MUST(cuCtxSynchronize());
+	APP_MUST(cuMemUnmap(a.ptr, BYTES));
+	APP_MUST(cuMemAddressFree(a.ptr, BYTES));
+	return wrong;
+}
+
+/* The addresses stay reserved; only the memory is new each time. */
+static size_t step_at_same_addresses(uint32_t value)
+{
+	static struct array a;
+	size_t wrong;
+
+	if (!a.ptr)
+		APP_MUST(cuMemAddressReserve(&a.ptr, BYTES, 0, 0, 0));
+	APP_MUST(cuMemCreate(&a.handle, BYTES, &properties, 0));
+	APP_MUST(cuMemMap(a.ptr, BYTES, 0, a.handle, 0));
+	whole_access.location.id = 0;
+	APP_MUST(cuMemSetAccess(a.ptr, BYTES, &whole_access, 1));
+	app_fill(NULL, a.ptr, WORDS, value);
+	wrong = app_count_wrong(NULL, a.ptr, WORDS, value);
+	APP_MUST(cuCtxSynchronize());
+	APP_MUST(cuMemUnmap(a.ptr, BYTES));
+	APP_MUST(cuMemRelease(a.handle));
+	return wrong;
+}
+
+static const char *const functions[] = {"cuMemAddressReserve", "cuMemCreate", "cuMemMap", "cuMemSetAccess",
+	"cuMemUnmap", "cuMemRelease", "cuMemAddressFree", "cuMemRetainAllocationHandle"};
+
+static uint64_t n_calls(void)
+{
+	uint64_t n = 0;
+
+	for (unsigned i = 0; i < LENGTH(functions); i++)
+		n += app_calls(functions[i]);
+	return n;
+}
+
+static void steady_of(size_t (*step)(uint32_t value))
+{
+	uint64_t before;
+	size_t wrong = 0;
+
+	app_start();
+	for (uint32_t i = 0; i < 5; i++)
+		wrong += step(i);
+	before = n_calls();
+	for (uint32_t i = 0; i < 100; i++)
+		wrong += step(i);
+	app_fact("calls in the steady state", n_calls() - before);
+	app_say("wrong words", "%zu", wrong);
+	app_report_driver();
+}
+
+static void steady(void)
+{
+	steady_of(step_of_xla);
+}
+
+static void released_early(void)
+{
+	steady_of(step_released_early);
+}
+
+static void same_addresses(void)
+{
+	steady_of(step_at_same_addresses);
+}
+
+/* Properties that programs request without ever exporting the memory. */
+static void properties_of_xla(void)
+{
+	properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+	properties.allocFlags.gpuDirectRDMACapable = 1;
+	steady_of(step_of_xla);
+}
+
+static void compressible(void)
+{
+	properties.allocFlags.compressionType = 1;
+	steady_of(step_of_xla);
+}
+
+/* Several arrays at a time, on two devices, with access for both. */
+static void two_devices(void)
+{
+	struct array all[6];
+	uint64_t before = 0;
+	size_t wrong = 0;
+	CUcontext other;
+
+	app_start();
+	APP_MUST(cuDevicePrimaryCtxRetain(&other, 1));
+	n_peers = 2;
+	for (unsigned round = 0; round < 20; round++) {
+		if (round == 5)
+			before = n_calls();
+		for (unsigned i = 0; i < LENGTH(all); i++) {
+			properties.location.id = (int)i % 2;
+			APP_MUST(cuCtxSetCurrent(i % 2 ? other : app_ctx));
+			make(&all[i], BYTES);
+		}
+		APP_MUST(cuCtxSetCurrent(app_ctx));
+		for (unsigned i = 0; i < LENGTH(all); i += 2) {
+			app_fill(NULL, all[i].ptr, WORDS, round + i);
+			wrong += app_count_wrong(NULL, all[i].ptr, WORDS, round + i);
+		}
+		for (unsigned i = 0; i < LENGTH(all); i++)
+			destroy(&all[i]);
+	}
+	app_fact("calls in the steady state", n_calls() - before);
+	app_say("wrong words", "%zu", wrong);
+	app_report_driver();
+}
+
+/* Memory is freed while work of another stream runs. The program knows that its own work on the memory is done. */
+static void beside_work(void)
+{
+	CUstream stream, busy;
+	struct array a, b, worked;
+
+	app_start();
+	stream = app_stream();
+	busy = app_stream();
+	make(&worked, BYTES);
+	make(&a, BYTES);
+	app_fill(stream, a.ptr, WORDS, 1);
+	APP_MUST(cuStreamSynchronize(stream));
+	app_spin_fill(busy, worked.ptr, WORDS, 2, 20 * MS);
+	drop(&a);
+	make(&b, BYTES);
+	app_fact("handed out early", b.ptr == a.ptr);
+	APP_MUST(cuCtxSynchronize());
+	destroy(&b);
+	make(&b, BYTES);
+	app_fact("handed out afterwards", b.ptr == a.ptr);
+	destroy(&b);
+	destroy(&worked);
+	app_report_driver();
+}
+
+/* The program takes memory away under work that uses it, which it must not. */
+static void under_work(void)
+{
+	struct array a, b;
+
+	app_start();
+	make(&a, BYTES);
+	app_spin_fill(app_stream(), a.ptr, WORDS, 1, 20 * MS);
+	drop(&a);
+	make(&b, BYTES);
+	app_fact("handed out early", b.ptr == a.ptr);
+	app_fill(NULL, b.ptr, WORDS, 2);
+	app_say("wrong words", "%zu", app_count_wrong(NULL, b.ptr, WORDS, 2));
+	destroy(&b);
+	app_report_driver();
+}
+
+static void in_capture(void)
+{
+	CUgraph graph = NULL;
+	CUstream stream;
+	struct array a, b;
+
+	app_start();
+	stream = app_stream();
+	make(&a, BYTES);
+	make(&b, BYTES);
+	app_result("begin", cuStreamBeginCapture_v2(stream, 0));
+	app_fill(stream, b.ptr, WORDS, 3);
+	drop(&a);
+	make(&a, BYTES);
+	drop(&a);
+	app_result("end", cuStreamEndCapture(stream, &graph));
+	app_say("graph", "%d", graph != NULL);
+	for (unsigned i = 0; i < 3; i++) {
+		make(&a, BYTES);
+		app_fill(NULL, a.ptr, WORDS, i);
+		app_say("wrong words", "%zu", app_count_wrong(NULL, a.ptr, WORDS, i));
+		destroy(&a);
+	}
+	destroy(&b);
+	app_report_driver();
+}
+
+static void *run_thread(void *arg)
+{
+	uint32_t value = (uint32_t)(uintptr_t)arg * 1000;
+	size_t wrong = 0;
+
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	for (unsigned i = 0; i < 50; i++) {
+		wrong += step_of_xla(value + i);
+		wrong += step_released_early(value + i);
+	}
+	return (void *)wrong;
+}
+
+static void threads(void)
+{
+	pthread_t all[4];
+	void *wrong;
+
+	app_start();
+	for (uintptr_t i = 0; i < LENGTH(all); i++)
+		pthread_create(&all[i], NULL, run_thread, (void *)(i + 1));
+	for (unsigned i = 0; i < LENGTH(all); i++) {
+		pthread_join(all[i], &wrong);
+		app_say("wrong words", "%zu", (size_t)wrong);
+	}
+	app_report_driver();
+}
+
+/* One thread uses arrays; another gives back everything that is unused, over and over. */
+static _Atomic bool is_over;
+
+static void *fill_memory(void *unused)
+{
+	struct array a;
+
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	for (unsigned i = 0; !is_over; i++) {
+		/* Nearly all memory: what is unused has to go back first. */
+		if (!try(&a, 48 * MIB))
+			destroy(&a);
+	}
+	return NULL;
+}
+
+static void under_pressure(void)
+{
+	pthread_t other;
+	size_t wrong = 0;
+
+	app_start();
+	pthread_create(&other, NULL, fill_memory, NULL);
+	for (uint32_t i = 0; i < 200; i++)
+		wrong += step_of_xla(i);
+	is_over = true;
+	pthread_join(other, NULL);
+	app_say("wrong words", "%zu", wrong);
+	app_report_driver();
+}
+
+/* Fills the cache with memory of many sizes, under a limit or on a small device of 64 MiB. */
+static void leave_many(void)
+{
+	struct array a;
+
+	for (size_t bytes = 2 * MIB; bytes <= 20 * MIB; bytes += 2 * MIB) {
+		make(&a, bytes);
+		destroy(&a);
+	}
+}
+
+static void shortage(void)
+{
+	CUdeviceptr ptr = 0;
+	struct array a;
+
+	app_start();
+	leave_many();
+	app_result("array", try(&a, 48 * MIB));
+	destroy(&a);
+	leave_many();
+	app_result("cuMemAlloc", cuMemAlloc_v2(&ptr, 48 * MIB));
+	APP_MUST(cuMemFree_v2(ptr));
+	app_result("array", try(&a, 48 * MIB));
+	app_result("too much", cuMemAlloc_v2(&ptr, 48 * MIB));
+	app_result("too much", cuMemCreate(&a.handle, 48 * MIB, &properties, 0));
+}
+
+/* Stops with unused memory, which the test takes away, and goes on. */
+static void unused(void)
+{
+	struct array a;
+
+	app_start();
+	make(&a, 8 * MIB);
+	app_pause("in use");
+	destroy(&a);
+	app_pause("unused");
+	make(&a, 8 * MIB);
+	app_fill(NULL, a.ptr, WORDS, 5);
+	app_say("wrong words", "%zu", app_count_wrong(NULL, a.ptr, WORDS, 5));
+	destroy(&a);
+	app_pause("end");
+}
+
+/* Leaves much memory unused, and then frees and allocates other memory. */
+static void reserve(void)
+{
+	struct array a[3];
+	CUdeviceptr ptr;
+	uint64_t before = app_calls("cuMemAlloc_v2");
+
+	app_start();
+	for (unsigned i = 0; i < LENGTH(a); i++)
+		make(&a[i], 200 * MIB);
+	for (unsigned i = 0; i < LENGTH(a); i++)
+		destroy(&a[i]);
+	for (unsigned i = 0; i < 20; i++) {
+		ptr = app_alloc(200 * MIB);
+		APP_MUST(cuMemFree_v2(ptr));
+		APP_MUST(cuCtxSynchronize());
+	}
+	app_fact("driver allocations", app_calls("cuMemAlloc_v2") - before);
+	for (unsigned i = 0; i < 4; i++) {
+		make(&a[0], (2 + i) * BYTES);
+		destroy(&a[0]);
+	}
+	app_result("end", cuCtxSynchronize());
+	app_pause("end");
+}
+
+/* Gives the memory of several arrays away and keeps their addresses, as a model that sleeps. */
+static void sleeps(void)
+{
+	struct array a[4];
+	size_t wrong = 0;
+
+	app_start();
+	for (unsigned i = 0; i < LENGTH(a); i++)
+		make(&a[i], BYTES);
+	APP_MUST(cuCtxSynchronize());
+	for (unsigned i = 0; i < LENGTH(a); i++) {
+		APP_MUST(cuMemUnmap(a[i].ptr, BYTES));
+		APP_MUST(cuMemRelease(a[i].handle));
+	}
+	app_pause("asleep");
+	for (uint32_t i = 0; i < LENGTH(a); i++) {
+		APP_MUST(cuMemCreate(&a[i].handle, BYTES, &properties, 0));
+		APP_MUST(cuMemMap(a[i].ptr, BYTES, 0, a[i].handle, 0));
+		APP_MUST(cuMemSetAccess(a[i].ptr, BYTES, &whole_access, 1));
+		app_fill(NULL, a[i].ptr, WORDS, i);
+	}
+	for (uint32_t i = 0; i < LENGTH(a); i++) {
+		wrong += app_count_wrong(NULL, a[i].ptr, WORDS, i);
+		destroy(&a[i]);
+	}
+	app_say("wrong words", "%zu", wrong);
+	app_pause("end");
+}
+
+/* As PyTorch's expandable segments: addresses for many handles. */
+static void segments(void)
+{
+	CUmemGenericAllocationHandle handles[8];
+	uint64_t before;
+	CUdeviceptr base;
+	size_t wrong = 0;
+
+	app_start();
+	APP_MUST(cuMemAddressReserve(&base, 64 * BYTES, 0, 0, 0));
+	whole_access.location.id = 0;
+	before = n_calls();
+	for (unsigned round = 0; round < 3; round++) {
+		for (unsigned i = 0; i < LENGTH(handles); i++) {
+			APP_MUST(cuMemCreate(&handles[i], BYTES, &properties, 0));
+			APP_MUST(cuMemMap(base + i * BYTES, BYTES, 0, handles[i], 0));
+		}
+		APP_MUST(cuMemSetAccess(base, LENGTH(handles) * BYTES, &whole_access, 1));
+		app_fill(NULL, base + BYTES - WORDS, 2 * WORDS, round);
+		wrong += app_count_wrong(NULL, base + BYTES - WORDS, 2 * WORDS, round);
+		if (round == 1)
+			app_pause("mapped");
+		APP_MUST(cuCtxSynchronize());
+		for (unsigned i = 0; i < LENGTH(handles); i++) {
+			APP_MUST(cuMemUnmap(base + i * BYTES, BYTES));
+			APP_MUST(cuMemRelease(handles[i]));
+		}
+	}
+	app_fact("calls", n_calls() - before);
+	APP_MUST(cuMemAddressFree(base, 64 * BYTES));
+	app_say("wrong words", "%zu", wrong);
+	app_pause("freed");
+}
+
+/* Calls that fail now and then. The program tries again. */
+static void faults(void)
+{
+	struct array a;
+	size_t wrong = 0;
+
+	app_start();
+	for (uint32_t i = 0; i < 12; i++) {
+		size_t bytes = (1 + i % 3) * BYTES;
+
+		if (try(&a, bytes) && try(&a, bytes) && try(&a, bytes))
+			continue;
+		app_fill(NULL, a.ptr, WORDS, i);
+		wrong += app_count_wrong(NULL, a.ptr, WORDS, i);
+		APP_MUST(cuCtxSynchronize());
+		while (cuMemUnmap(a.ptr, bytes))
+			;
+		while (cuMemRelease(a.handle))
+			;
+		while (cuMemAddressFree(a.ptr, bytes))
+			;
+	}
+	app_say("wrong words", "%zu", wrong);
+	app_pause("end");
+	app_report_driver();
+}
+
+static void forks(void)
+{
+	struct array a;
+	int status;
+	pid_t child;
+
+	app_start();
+	make(&a, BYTES);
+	destroy(&a);
+	fflush(stdout);
+	child = fork();
+	if (!child) {
+		CUmemGenericAllocationHandle handle;
+
+		_exit(cuMemCreate(&handle, BYTES, &properties, 0) ? 3 : 0);
+	}
+	waitpid(child, &status, 0);
+	app_say("child", "%d", WEXITSTATUS(status));
+	app_say("wrong words", "%zu", step_of_xla(4));
+}
+
+const struct app_scenario app_scenarios[] = {
+	{"beside-work", beside_work},
+	{"compressible", compressible},
+	{"faults", faults},
+	{"forks", forks},
+	{"in-capture", in_capture},
+	{"properties", properties_of_xla},
+	{"released-early", released_early},
+	{"reserve", reserve},
+	{"same-addresses", same_addresses},
+	{"segments", segments},
+	{"shortage", shortage},
+	{"sleeps", sleeps},
+	{"steady", steady},
+	{"threads", threads},
+	{"two-devices", two_devices},
+	{"under-pressure", under_pressure},
+	{"under-work", under_work},
+	{"unused", unused},
+	{0},
+};
