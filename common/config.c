@@ -334,6 +334,32 @@ static void set_for_debug(struct gp_config *config)
 		set(config, GP_OPTION_STACKS, depth, &unused);
 }
 
+/* Takes the limit from the variables of schedulers. A value that cannot be read makes allocations fail, too. */
+static int set_from_scheduler(
+	struct gp_config *config, char *const *environment, gp_config_report_fn report_fn, void *arg)
+{
+	struct gp_scheduler_limits found;
+	struct gp_text_error unused;
+
+	if (gp_scheduler_limits_read(environment, &found) < 0) {
+		const struct gp_config_report report = {
+			.problem = GP_CONFIG_FAILS_CLOSED,
+			.variable = found.bad_variable,
+			.value = found.bad_value,
+			.error = found.error,
+		};
+		fail_closed(config, GP_OPTION_LIMIT, &report);
+		report_fn(arg, &report);
+		return -EINVAL;
+	}
+	if (!*found.variables)
+		return 0;
+	set(config, GP_OPTION_LIMIT, found.text, &unused);
+	strcpy(config->limit_variables, found.variables);
+	config->source[GP_OPTION_LIMIT] = GP_CONFIG_SCHEDULER;
+	return 0;
+}
+
 int gp_config_parse(struct gp_config *config, char *const *environment, gp_config_report_fn report, void *arg)
 {
 	bool is_seen[GP_OPTION_COUNT] = {false};
@@ -359,6 +385,8 @@ int gp_config_parse(struct gp_config *config, char *const *environment, gp_confi
 				result = -EINVAL;
 		}
 	}
+	if (!is_seen[GP_OPTION_LIMIT] && set_from_scheduler(config, environment, report, arg) < 0)
+		result = -EINVAL;
 	if (config->pool == GP_CONFIG_POOL_NONE && config->source[GP_OPTION_PENDING_COUNT] == GP_CONFIG_DEFAULT)
 		set(config, GP_OPTION_PENDING_COUNT, PENDING_COUNT_OF_NONE, &unused);
 	if (gp_config_debug_is_on(&config->debug))
@@ -414,7 +442,15 @@ int gp_config_value_text(const struct gp_config *config, enum gp_option option, 
 
 const char *gp_config_source_text(const struct gp_config *config, enum gp_option option)
 {
-	return config->source[option] == GP_CONFIG_ENVIRONMENT ? "environment" : "default";
+	switch (config->source[option]) {
+	case GP_CONFIG_ENVIRONMENT:
+		return "environment";
+	case GP_CONFIG_SCHEDULER:
+		return config->limit_variables;
+	case GP_CONFIG_DEFAULT:
+		break;
+	}
+	return "default";
 }
 
 int gp_config_report_format(const struct gp_config_report *report, char *buffer, size_t size)

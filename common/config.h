@@ -20,6 +20,7 @@
 #include "config_regions.h"
 #include "config_stacks.h"
 #include "log_level.h"
+#include "scheduler_limits.h"
 #include "size.h"
 
 /* Size of a value with its NUL; longer ones are refused. */
@@ -54,13 +55,18 @@ enum gp_config_yield { GP_CONFIG_YIELD_OFF, GP_CONFIG_YIELD_ON, GP_CONFIG_YIELD_
 /* The memory pools of frameworks (own_pools.def). */
 enum gp_config_own_pools { GP_CONFIG_OWN_POOLS_ON, GP_CONFIG_OWN_POOLS_OFF };
 
-enum gp_config_source { GP_CONFIG_DEFAULT, GP_CONFIG_ENVIRONMENT };
+/* The answer of cudaMemGetInfo under a limit. AUTO is OWN if the limit comes from a scheduler, otherwise DEVICE. */
+enum gp_config_view { GP_CONFIG_VIEW_AUTO, GP_CONFIG_VIEW_OWN, GP_CONFIG_VIEW_DEVICE };
+
+/* GP_CONFIG_SCHEDULER: the limit is that of other variables (scheduler_limits.h), since GPUPOOL_LIMIT is not set. */
+enum gp_config_source { GP_CONFIG_DEFAULT, GP_CONFIG_ENVIRONMENT, GP_CONFIG_SCHEDULER };
 
 struct gp_config {
 	bool is_enabled, is_pinned_pooled;
 	enum gp_config_pool pool;
 	enum gp_config_backend backend;
 	struct gp_limit_list limit;
+	enum gp_config_view view;
 	struct gp_limit pinned_limit; /* a percentage is of the machine's memory */
 	uint64_t reserve_bytes, thread_cache_bytes, oom_wait_ms;
 	uint64_t pending_count; /* UINT64_MAX: unlimited */
@@ -83,6 +89,7 @@ struct gp_config {
 	/* The reason, in one line, for a limit of zero because its text could not be read; or empty. */
 	char limit_error[GP_CONFIG_MESSAGE_SIZE], pinned_limit_error[GP_CONFIG_MESSAGE_SIZE];
 
+	char limit_variables[GP_SCHEDULER_NAMES_MAX]; /* of GP_CONFIG_SCHEDULER, separated by spaces; or empty */
 	enum gp_config_source source[GP_OPTION_COUNT];
 	char text[GP_OPTION_COUNT][GP_CONFIG_VALUE_SIZE]; /* the value in force, as typed */
 };
@@ -154,7 +161,8 @@ void gp_config_limit_for(
 /* Writes the value in force, as a user would type it. Returns its length, as snprintf() does. */
 int gp_config_value_text(const struct gp_config *config, enum gp_option option, char *buffer, size_t size);
 
-const char *gp_config_source_text(const struct gp_config *config, enum gp_option option); /* "default", "environment" */
+/* Returns "default", "environment" or, for a limit of a scheduler, the names of its variables. */
+const char *gp_config_source_text(const struct gp_config *config, enum gp_option option);
 
 /* Writes the whole report as one line for a log. Returns its length, as snprintf() does. */
 int gp_config_report_format(const struct gp_config_report *report, char *buffer, size_t size);

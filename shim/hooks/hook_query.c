@@ -65,6 +65,15 @@ static uint64_t left_of_managed(const struct held *held, uint64_t driver_free)
 	return without_us - gp_min(used, without_us);
 }
 
+static bool shows_own_memory(void)
+{
+	const struct gp_config *config = &gp_state.config;
+
+	if (config->view == GP_CONFIG_VIEW_AUTO)
+		return config->source[GP_OPTION_LIMIT] == GP_CONFIG_SCHEDULER;
+	return config->view == GP_CONFIG_VIEW_OWN;
+}
+
 /* Changes the driver's answer to the one that the program would get if all of its freed memory had gone back. */
 static void count_idle_as_free(struct gp_context *context, size_t *free_bytes, size_t *total_bytes)
 {
@@ -76,7 +85,8 @@ static void count_idle_as_free(struct gp_context *context, size_t *free_bytes, s
 	seen = gp_context_backend_is(context, GP_CONFIG_BACKEND_MANAGED) ? left_of_managed(&held, *free_bytes)
 									 : *free_bytes + held.idle_bytes;
 	*total_bytes = gp_min(*total_bytes, limit);
-	*free_bytes = gp_min(seen, *total_bytes);
+	/* Programs size themselves by this answer, which must not depend on the memory of their neighbours. */
+	*free_bytes = gp_min(left != GP_NO_LIMIT && shows_own_memory() ? UINT64_MAX : seen, *total_bytes);
 	if (left != GP_NO_LIMIT)
 		*free_bytes = gp_min(*free_bytes, left + held.idle_bytes);
 }

@@ -156,6 +156,26 @@ static CUresult request(size_t bytes)
 	return r;
 }
 
+/* Says what the program can see of the device before and after a neighbour takes 600 MiB, and after its own 64 MiB. */
+static void view(void)
+{
+	struct child child;
+	size_t before, during, after, total;
+
+	app_start();
+	APP_MUST(cuMemGetInfo_v2(&before, &total));
+	child = start("hold");
+	APP_MUST(cuMemGetInfo_v2(&during, &total));
+	app_result("allocation", (int)request(64 * MIB));
+	APP_MUST(cuMemGetInfo_v2(&after, &total));
+	app_fact("before", before);
+	app_fact("during", during);
+	app_fact("after", after);
+	app_fact("total", total);
+	app_pause("looked");
+	finish(&child);
+}
+
 static void releases(void)
 {
 	struct child child = start("cache-much");
@@ -568,5 +588,6 @@ const struct app_scenario app_scenarios[] = {
 	{"own-crowd", own_crowd},
 	{"silent", silent},
 	{"stopped", stopped},
+	{"view", view},
 	{NULL},
 };

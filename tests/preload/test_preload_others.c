@@ -47,6 +47,48 @@ static void read_both(const char *name)
 	given = play_number(play_ask_pid((unsigned)play_fact("child's pid"), "status"), "yielded_bytes");
 }
 
+static char limit_source[64];
+
+static void read_source(const char *name)
+{
+	const char *answer = play_ask("status");
+	const char *at = strstr(answer, "\"limit_variables\":");
+
+	(void)name;
+	ck_assert_ptr_nonnull(at);
+	snprintf(limit_source, sizeof(limit_source), "%.*s", (int)strcspn(at, ",}"), at);
+}
+
+static const struct {
+	const char *settings[3], *source;
+	uint64_t hidden_mib; /* of the neighbour's 600 MiB: what does not show */
+} views[] = {
+	{{"GPU_MEMORY_LIMIT=805306368"}, "\"limit_variables\":\"GPU_MEMORY_LIMIT\"", 600},
+	{{"GPUPOOL_LIMIT=768MiB", "GPUPOOL_VIEW=own"}, "\"limit_variables\":null", 600},
+	{{"GPUPOOL_LIMIT=768MiB"}, "\"limit_variables\":null", 0},
+	{{"GPU_MEMORY_LIMIT=805306368", "GPUPOOL_VIEW=device"}, "\"limit_variables\":\"GPU_MEMORY_LIMIT\"", 0},
+};
+
+/* The device has 1 GiB, the limit is 768 MiB, and the neighbour holds 600 MiB. */
+START_TEST(with_a_scheduler_the_program_sees_its_limit_less_its_own_memory)
+{
+	const char *env[] = {"GPUPOOL_POOL=split", QUIET, SHARED, views[_i].settings[0], views[_i].settings[1], NULL};
+	uint64_t limit = 768 * MIB;
+
+	play_others("view", env, read_source);
+	ck_assert_str_eq(limit_source, views[_i].source);
+	ck_assert_uint_eq(play_fact("total"), limit);
+	ck_assert_uint_eq(play_fact("before"), limit);
+	if (views[_i].hidden_mib) {
+		ck_assert_uint_eq(play_fact("during"), limit);
+		ck_assert_uint_eq(play_fact("after"), limit - 64 * MIB);
+	} else {
+		ck_assert_uint_le(play_fact("during"), 1024 * MIB - 600 * MIB);
+		ck_assert_uint_le(play_fact("after"), 1024 * MIB - 664 * MIB);
+	}
+}
+END_TEST
+
 START_TEST(another_process_releases_its_cache_on_an_out_of_memory)
 {
 	const char *env[] = {kinds[_i], QUIET, SHARED, NULL};
@@ -283,6 +325,7 @@ static void add_processes(TCase *tc)
 {
 	int n = (int)LENGTH(kinds);
 
+	tcase_add_loop_test(tc, with_a_scheduler_the_program_sees_its_limit_less_its_own_memory, 0, (int)LENGTH(views));
 	tcase_add_loop_test(tc, another_process_releases_its_cache_on_an_out_of_memory, 0, n);
 	tcase_add_loop_test(tc, with_yield_or_socket_off_a_process_neither_asks_nor_releases, 0, (int)LENGTH(refusals));
 	tcase_add_test(tc, memory_in_use_elsewhere_stays_and_the_report_names_the_process_asked);

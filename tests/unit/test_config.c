@@ -130,10 +130,10 @@ static void check_texts(const char *const *environment)
 START_TEST(every_variable_is_parsed_and_its_text_is_kept_as_typed)
 {
 	static const char *environment[] = {"GPUPOOL=yes", "GPUPOOL_POOL=Binned", "GPUPOOL_BACKEND=Managed",
-		"GPUPOOL_LIMIT=0=8GiB,1=50%", "GPUPOOL_PINNED=no", "GPUPOOL_PINNED_LIMIT=25%", "GPUPOOL_RESERVE=0",
-		"GPUPOOL_PENDING_COUNT=0", "GPUPOOL_PENDING_RATIO=50%", "GPUPOOL_THREAD_CACHE=1MiB",
-		"GPUPOOL_REUSE=completed", "GPUPOOL_VMM_CACHE=off", "GPUPOOL_SYNC_FREE=1", "GPUPOOL_RUNTIME_LAYER=no",
-		"GPUPOOL_OOM_WAIT=1500", "GPUPOOL_YIELD=off", "GPUPOOL_LOG=debug",
+		"GPUPOOL_LIMIT=0=8GiB,1=50%", "GPUPOOL_VIEW=Own", "GPUPOOL_PINNED=no", "GPUPOOL_PINNED_LIMIT=25%",
+		"GPUPOOL_RESERVE=0", "GPUPOOL_PENDING_COUNT=0", "GPUPOOL_PENDING_RATIO=50%",
+		"GPUPOOL_THREAD_CACHE=1MiB", "GPUPOOL_REUSE=completed", "GPUPOOL_VMM_CACHE=off", "GPUPOOL_SYNC_FREE=1",
+		"GPUPOOL_RUNTIME_LAYER=no", "GPUPOOL_OOM_WAIT=1500", "GPUPOOL_YIELD=off", "GPUPOOL_LOG=debug",
 		"GPUPOOL_LOG_FILE=/tmp/%p.%h.%r.%j.%u.log", "GPUPOOL_RECORD=/tmp/%%%j/%r.rec",
 		"GPUPOOL_STACKS=12,sample=100", "GPUPOOL_DEBUG=off",
 		"GPUPOOL_REGIONS=nvtx,thread=io*,lib=libfft.so*:fft", "GPUPOOL_REPORT=exit:/tmp/%p.txt",
@@ -152,6 +152,7 @@ START_TEST(every_variable_is_parsed_and_its_text_is_kept_as_typed)
 	ck_assert_uint_eq(bytes, 40 * GIB);
 	gp_config_limit_for(&config.limit, 2, 80 * GIB, &bytes);
 	ck_assert_uint_eq(bytes, UINT64_MAX);
+	ck_assert_int_eq(config.view, GP_CONFIG_VIEW_OWN);
 	ck_assert(!config.is_pinned_pooled);
 	ck_assert_uint_eq(gp_limit_bytes(&config.pinned_limit, 64 * GIB), 16 * GIB);
 	ck_assert_uint_eq(config.reserve_bytes, 0);
@@ -454,6 +455,88 @@ START_TEST(a_bad_pinned_limit_makes_only_pinned_allocations_fail)
 }
 END_TEST
 
+static const struct {
+	const char *environment[5];
+	const char *text, *source;
+} scheduled[] = {
+	{{"NVIDIA_GPU_MEMORY_LIMITS=2000"}, "2000MiB", "NVIDIA_GPU_MEMORY_LIMITS"},
+	{{"NVIDIA_GPU_MEMORY_LIMIT=2048"}, "2GiB", "NVIDIA_GPU_MEMORY_LIMIT"},
+	{{"GPU_MEMORY_LIMIT=3221225472"}, "3GiB", "GPU_MEMORY_LIMIT"},
+	{{"CUDA_DEVICE_MEMORY_LIMIT=3g"}, "3GiB", "CUDA_DEVICE_MEMORY_LIMIT"},
+	{{"CUDA_DEVICE_MEMORY_LIMIT_0=3000m"}, "0=3000MiB,*=none", "CUDA_DEVICE_MEMORY_LIMIT"},
+	{{"CUDA_DEVICE_MEMORY_LIMIT=0m", "CUDA_DEVICE_MEMORY_LIMIT_1=1g"}, "1=1GiB,*=none", "CUDA_DEVICE_MEMORY_LIMIT"},
+	{{"CUDA_DEVICE_MEMORY_LIMIT=2g", "CUDA_DEVICE_MEMORY_LIMIT_12=3g"}, "12=3GiB,*=2GiB",
+		"CUDA_DEVICE_MEMORY_LIMIT"},
+	{{"CUDA_DEVICE_MEMORY_LIMIT=2g", "CUDA_DEVICE_MEMORY_LIMIT=1g"}, "2GiB", "CUDA_DEVICE_MEMORY_LIMIT"},
+	{{"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=1G,1=512M"}, "0=1GiB,1=512MiB,*=none",
+		"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"},
+	/* Each device has the smallest of its limits. */
+	{{"GPU_MEMORY_LIMIT=2147483648", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=1G,1=4G"}, "0=1GiB,1=2GiB,*=2GiB",
+		"GPU_MEMORY_LIMIT CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"},
+	/* gpupool's own variable is the one that counts, even if it names no limit. */
+	{{"GPU_MEMORY_LIMIT=2147483648", "GPUPOOL_LIMIT=4GiB"}, "4GiB", "environment"},
+	{{"GPU_MEMORY_LIMIT=nonsense", "GPUPOOL_LIMIT=none"}, "none", "environment"},
+	/* Other variables. */
+	{{"CUDA_DEVICE_MEMORY_LIMIT_64=1g", "CUDA_DEVICE_MEMORY_LIMIT_=1g", "CUDA_DEVICE_MEMORY_LIMITS=1g",
+		 "GPU_MEMORY_LIMIT="},
+		"none", "default"},
+};
+
+START_TEST(the_limits_of_schedulers_hold_unless_the_user_sets_one)
+{
+	char text[GP_CONFIG_VALUE_SIZE];
+
+	ck_assert_int_eq(parse(scheduled[_i].environment), 0);
+	gp_config_value_text(&config, GP_OPTION_LIMIT, text, sizeof(text));
+	ck_assert_str_eq(text, scheduled[_i].text);
+	ck_assert_str_eq(gp_config_source_text(&config, GP_OPTION_LIMIT), scheduled[_i].source);
+	ck_assert_uint_eq(notes.n, 0);
+}
+END_TEST
+
+START_TEST(the_limit_of_a_scheduler_applies_to_its_device)
+{
+	uint64_t bytes;
+
+	ck_assert_int_eq(parse_one("CUDA_DEVICE_MEMORY_LIMIT_1=3g"), 0);
+	gp_config_limit_for(&config.limit, 1, 80 * GIB, &bytes);
+	ck_assert_uint_eq(bytes, 3 * GIB);
+	gp_config_limit_for(&config.limit, 0, 80 * GIB, &bytes);
+	ck_assert_uint_eq(bytes, UINT64_MAX);
+}
+END_TEST
+
+static const struct {
+	const char *entry, *line;
+} misread[] = {
+	{"NVIDIA_GPU_MEMORY_LIMITS=2GiB",
+		"NVIDIA_GPU_MEMORY_LIMITS: '2GiB' is not a number (character 1): use a number of "
+		"MiB; allocations fail until it is corrected"},
+	{"NVIDIA_GPU_MEMORY_LIMITS=99999999999999999999", "NVIDIA_GPU_MEMORY_LIMITS: '99999999999999999999' is"},
+	{"NVIDIA_GPU_MEMORY_LIMITS=0", "NVIDIA_GPU_MEMORY_LIMITS: '0' is less than 1 MiB"},
+	{"GPU_MEMORY_LIMIT=24",
+		"GPU_MEMORY_LIMIT: '24' is less than 1 MiB (character 1): set GPUPOOL_LIMIT if it is not a "
+		"limit of GPU memory; allocations fail until it is corrected"},
+	{"GPU_MEMORY_LIMIT=0.9", "GPU_MEMORY_LIMIT: '0.9' "},
+	{"CUDA_DEVICE_MEMORY_LIMIT_3=much", "CUDA_DEVICE_MEMORY_LIMIT: 'much' is not a size"},
+	{"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=50%", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT: '0=50%' is not a list of sizes"},
+	{"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0:1G", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT: '0:1G' "},
+};
+
+START_TEST(a_limit_of_a_scheduler_that_cannot_be_read_makes_allocations_fail)
+{
+	uint64_t bytes;
+
+	ck_assert_int_eq(parse_one(misread[_i].entry), -EINVAL);
+	ck_assert_uint_eq(notes.n, 1);
+	ck_assert_int_eq(notes.problem[0], GP_CONFIG_FAILS_CLOSED);
+	ck_assert_msg(!strncmp(notes.line[0], misread[_i].line, strlen(misread[_i].line)), "got: %s", notes.line[0]);
+	ck_assert_str_eq(config.limit_error, notes.line[0]);
+	gp_config_limit_for(&config.limit, 0, 80 * GIB, &bytes);
+	ck_assert_uint_eq(bytes, 0);
+}
+END_TEST
+
 START_TEST(an_overlong_value_is_refused_and_truncated_in_the_report)
 {
 	char entry[4 * GP_CONFIG_VALUE_SIZE];
@@ -614,6 +697,10 @@ int main(void)
 	ADD_ROWS(tc, bad_values, a_bad_value_is_reported_once_and_leaves_the_default);
 	tcase_add_test(tc, a_bad_limit_makes_every_device_allocation_fail);
 	tcase_add_test(tc, a_bad_pinned_limit_makes_only_pinned_allocations_fail);
+	tcase_add_loop_test(tc, the_limits_of_schedulers_hold_unless_the_user_sets_one, 0, (int)LENGTH(scheduled));
+	tcase_add_test(tc, the_limit_of_a_scheduler_applies_to_its_device);
+	tcase_add_loop_test(
+		tc, a_limit_of_a_scheduler_that_cannot_be_read_makes_allocations_fail, 0, (int)LENGTH(misread));
 	tcase_add_test(tc, an_overlong_value_is_refused_and_truncated_in_the_report);
 	tcase_add_test(tc, an_overlong_limit_still_makes_allocations_fail);
 	ADD_ROWS(tc, unknown_names, an_unknown_variable_is_reported_with_the_nearest_known_one);

@@ -335,6 +335,10 @@ static void print_facts(const json_t *reply)
 		stat_reply_text(reply, "version"));
 	stat_clean(clean, sizeof(clean), text);
 	puts(clean);
+	if (json_is_string(json_object_get(reply, "limit_variables"))) {
+		stat_clean(clean, sizeof(clean), stat_reply_text(reply, "limit_variables"));
+		printf("the limit is that of %s, since GPUPOOL_LIMIT was not set\n", clean);
+	}
 	if (stat_reply_u64_or_0(reply, "defer_scopes"))
 		puts("flushes of freed memory are deferred");
 	if (stat_reply_u64_or_0(reply, "regions"))
