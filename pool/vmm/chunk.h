@@ -15,6 +15,7 @@ struct gp_chunk {
 	bool is_mapped;  /* as far as its thread knows */
 	bool is_stuck;   /* the driver refused to unmap it: left alone until all memory is to go back */
 	bool is_retired; /* no block is cut from it again, and it does not move, since part of it was exported, say */
+	unsigned n_pins; /* threads that use the handle: it is neither moved nor given back meanwhile */
 };
 
 /* Creates a chunk. It belongs to the thread until it is mapped, and counts as returning. */

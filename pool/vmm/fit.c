@@ -139,7 +139,7 @@ static struct gp_chunk *chunk_in(const struct gp_block *b, uint64_t max_bytes)
 
 		at = chunk->addr + chunk->size;
 		if (chunk->addr >= b->addr && at <= end && chunk->size <= max_bytes && !chunk->is_stuck &&
-			(!best || chunk->size > best->size))
+			!chunk->n_pins && (!best || chunk->size > best->size))
 			best = chunk;
 	}
 	return best;
@@ -201,6 +201,20 @@ struct gp_chunk *gp_arena_take_chunk_locked(struct gp_pool *pool, uint64_t max_b
 	return best;
 }
 
+static bool has_pinned(const struct gp_block *b)
+{
+	const struct gp_arena *arena = b->segment->arena;
+	bool is_pinned = false;
+
+	for (uint64_t at = b->addr; at < b->addr + b->size && !is_pinned;) {
+		const struct gp_chunk *chunk = gp_arena_granule_at(arena, at)->chunk;
+
+		is_pinned = chunk->n_pins != 0;
+		at = chunk->addr + chunk->size;
+	}
+	return is_pinned;
+}
+
 struct gp_chunk *gp_arena_take_exported_chunk_locked(struct gp_pool *pool)
 {
 	uint64_t completed = gp_fence_completed(pool->fence);
@@ -216,8 +230,11 @@ struct gp_chunk *gp_arena_take_exported_chunk_locked(struct gp_pool *pool)
 			carve_locked(pool, b, chunk);
 			return chunk;
 		}
-		/* No chunk lies wholly in the rest, which shares its memory with blocks in use. */
-		if (b->seq < completed)
+		/*
+		 * No chunk lies wholly in the rest, which shares its memory with blocks in use. A pinned chunk may go
+		 * later.
+		 */
+		if (b->seq < completed && !has_pinned(b))
 			gp_list_remove(link);
 	}
 	return NULL;

@@ -136,7 +136,8 @@ uint64_t sim_block_reach(const struct sim_block *block)
 
 bool sim_block_is_shared(const struct sim_block *block)
 {
-	return block->kind >= SIM_IMPORTED || block->exported;
+	return block->kind >= SIM_IMPORTED || block->exported ||
+	       (block->physical && sim_physical_is_shared(block->physical));
 }
 
 void sim_blocks_close(struct sim_ctx *ctx)

@@ -109,7 +109,9 @@ struct sim_physical;
 struct sim_physical *sim_physical_of(CUmemGenericAllocationHandle handle);
 size_t sim_physical_bytes(const struct sim_physical *physical);
 struct sim_device *sim_physical_device(const struct sim_physical *physical); /* NULL: the host */
-off_t sim_physical_offset(const struct sim_physical *physical);              /* in the device's file */
+int sim_physical_fd(const struct sim_physical *physical);                    /* the file that holds it */
+off_t sim_physical_offset(const struct sim_physical *physical);              /* in that file */
+bool sim_physical_is_shared(const struct sim_physical *physical);            /* with other processes, perhaps */
 bool *sim_physical_dirty(struct sim_physical *physical);
 const CUmemAllocationProp *sim_physical_properties(const struct sim_physical *physical);
 CUmemGenericAllocationHandle sim_physical_retain(struct sim_physical *physical);
@@ -128,6 +130,7 @@ void sim_managed_leave(struct sim_block *block);
 
 /* virtual.c */
 char *sim_virtual_bytes(uint64_t addr); /* NULL if the address is not reserved */
+CUresult sim_physical_moved(const struct sim_physical *physical); /* its mappings follow it to its new file */
 
 /* alloc.c */
 CUresult sim_free_waiting(struct sim_block *block);

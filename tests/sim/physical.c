@@ -4,11 +4,27 @@
 /*
  * Arrays and physical memory. Arrays only count against the device's memory: no work reads or writes
  * them. Work can touch the memory of a physical handle where it is mapped (virtual.c).
+ *
+ * Memory that is exported moves to a file of its own, which a descriptor gives to other processes. The
+ * file outlives its owner while another process has it open. After the memory, it has a struct trailer.
  */
 
+#include <fcntl.h>
 #include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "capture.h"
+#include "share.h"
+
+#define TRAILER_MAGIC 0x53494d5048595301ull
+
+struct trailer {
+	uint64_t magic, bytes;
+	CUmemAllocationProp properties;
+};
 
 struct sim_physical {
 	struct sim_object object;
@@ -17,6 +33,8 @@ struct sim_physical {
 	size_t bytes;
 	uint64_t addr; /* of handles on a device: the address of the memory there */
 	bool dirty;
+	int fd;           /* of memory in a file of its own; -1: it is in the device's file */
+	bool is_imported; /* memory of another process, which is charged to that process */
 	CUmemAllocationProp properties;
 	unsigned n_handles, n_mappings; /* each of them keeps the memory of a physical handle */
 	struct sim_physical *prev, *next;
@@ -27,6 +45,15 @@ static struct sim_physical *all;
 static size_t round_to_chunks(size_t bytes)
 {
 	return (bytes + SIM_CHUNK - 1) / SIM_CHUNK * SIM_CHUNK;
+}
+
+static void enter(struct sim_physical *physical)
+{
+	physical->fd = -1;
+	physical->next = all;
+	if (all)
+		all->prev = physical;
+	all = physical;
 }
 
 static CUresult create(
@@ -44,10 +71,7 @@ static CUresult create(
 	physical->ctx = ctx;
 	physical->bytes = bytes;
 	physical->addr = addr;
-	physical->next = all;
-	if (all)
-		all->prev = physical;
-	all = physical;
+	enter(physical);
 	*(struct sim_physical **)handle = physical;
 	return CUDA_SUCCESS;
 }
@@ -60,7 +84,11 @@ static void physical_free(struct sim_physical *physical)
 		all = physical->next;
 	if (physical->next)
 		physical->next->prev = physical->prev;
-	if (physical->addr)
+	if (physical->fd >= 0)
+		close(physical->fd);
+	if (physical->is_imported)
+		; /* its owner is charged */
+	else if (physical->addr)
 		sim_device_give(physical->device, physical->addr, physical->bytes, physical->dirty);
 	else if (physical->device)
 		sim_device_discharge(physical->device, physical->bytes);
@@ -129,9 +157,19 @@ struct sim_device *sim_physical_device(const struct sim_physical *physical)
 	return physical->device;
 }
 
+int sim_physical_fd(const struct sim_physical *physical)
+{
+	return physical->fd >= 0 ? physical->fd : physical->device->fd;
+}
+
 off_t sim_physical_offset(const struct sim_physical *physical)
 {
-	return (off_t)(physical->addr - physical->device->base);
+	return physical->fd >= 0 ? 0 : (off_t)(physical->addr - physical->device->base);
+}
+
+bool sim_physical_is_shared(const struct sim_physical *physical)
+{
+	return physical->fd >= 0;
 }
 
 bool *sim_physical_dirty(struct sim_physical *physical)
@@ -189,6 +227,119 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop, CUmem
 	if (!prop || !physical)
 		return CUDA_ERROR_INVALID_VALUE;
 	*prop = physical->properties;
+	return CUDA_SUCCESS;
+}
+
+static bool write_trailer(const struct sim_physical *physical, int fd)
+{
+	struct trailer trailer = {TRAILER_MAGIC, physical->bytes, physical->properties};
+
+	return pwrite(fd, &trailer, sizeof(trailer), (off_t)physical->bytes) == sizeof(trailer);
+}
+
+/* Moves the memory to a file of its own, once. */
+static CUresult move_to_file(struct sim_physical *physical)
+{
+	struct sim_device *device = physical->device;
+	uint64_t offset = (uint64_t)sim_physical_offset(physical);
+	int fd;
+
+	if (physical->fd >= 0)
+		return CUDA_SUCCESS;
+	fd = memfd_create("simgpu-physical", MFD_CLOEXEC);
+	if (fd < 0 || ftruncate(fd, (off_t)physical->bytes) || !write_trailer(physical, fd) ||
+		!sim_share_copy(device, offset, physical->bytes, fd)) {
+		if (fd >= 0)
+			close(fd);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	physical->fd = fd;
+	physical->dirty = true; /* other processes may write to it */
+	return sim_physical_moved(physical);
+}
+
+/* Needs the type of the handle at the creation, as the driver does. */
+CUresult cuMemExportToShareableHandle(
+	void *shareable, CUmemGenericAllocationHandle handle, int type, unsigned long long flags)
+{
+	struct sim_physical *physical;
+	int fd;
+
+	SIM_BEGIN(cuMemExportToShareableHandle);
+	physical = sim_physical_of(handle);
+	if (!shareable || !physical || !physical->device || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
+		flags || !(physical->properties.requestedHandleTypes & type))
+		return CUDA_ERROR_INVALID_VALUE;
+	SIM_TRY(move_to_file(physical));
+	fd = fcntl(physical->fd, F_DUPFD_CLOEXEC, 0);
+	if (fd < 0)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	memcpy(shareable, &fd, sizeof(fd));
+	return CUDA_SUCCESS;
+}
+
+static bool is_same_file(int fd, const struct stat *wanted)
+{
+	struct stat st;
+
+	return fd >= 0 && !fstat(fd, &st) && st.st_dev == wanted->st_dev && st.st_ino == wanted->st_ino;
+}
+
+/* Returns the memory of a file that this process has already, its own or imported, or NULL. */
+static struct sim_physical *find_by_file(const struct stat *st)
+{
+	struct sim_physical *physical = all;
+
+	while (physical && !is_same_file(physical->fd, st))
+		physical = physical->next;
+	return physical;
+}
+
+static bool read_trailer(int fd, const struct stat *st, struct trailer *trailer)
+{
+	off_t at = st->st_size - (off_t)sizeof(*trailer);
+
+	return S_ISREG(st->st_mode) && at > 0 && pread(fd, trailer, sizeof(*trailer), at) == sizeof(*trailer) &&
+	       trailer->magic == TRAILER_MAGIC && trailer->bytes == (uint64_t)at;
+}
+
+static CUresult import(int fd, const struct trailer *trailer, struct sim_physical **ret_physical)
+{
+	struct sim_physical *physical;
+	struct sim_device *device;
+	int own;
+
+	SIM_TRY(sim_device_of(trailer->properties.location.id, &device));
+	own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	if (own < 0)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	physical = sim_object_new(SIM_PHYSICAL, sizeof(*physical));
+	physical->device = device;
+	physical->bytes = trailer->bytes;
+	physical->properties = trailer->properties;
+	enter(physical);
+	physical->fd = own;
+	physical->is_imported = true;
+	physical->dirty = true; /* as far as this process knows */
+	*ret_physical = physical;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *shareable, int type)
+{
+	int fd = (int)(intptr_t)shareable;
+	struct sim_physical *physical;
+	struct trailer trailer;
+	struct stat st;
+
+	SIM_BEGIN(cuMemImportFromShareableHandle);
+	if (!handle || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || fstat(fd, &st) ||
+		!read_trailer(fd, &st, &trailer))
+		return CUDA_ERROR_INVALID_VALUE;
+	physical = find_by_file(&st);
+	if (!physical)
+		SIM_TRY(import(fd, &trailer, &physical));
+	*handle = sim_physical_retain(physical);
 	return CUDA_SUCCESS;
 }
 

@@ -87,8 +87,7 @@ static struct sim_share *share_new(size_t bytes, unsigned n)
 	return NULL;
 }
 
-/* Copies only the parts of the file that have data, so that the rest takes no memory in the new file either. */
-static bool copy_contents(const struct sim_device *device, uint64_t offset, size_t bytes, int fd)
+bool sim_share_copy(const struct sim_device *device, uint64_t offset, size_t bytes, int fd)
 {
 	off_t at = (off_t)offset, end = (off_t)(offset + bytes);
 
@@ -111,7 +110,7 @@ static bool move_to_file(struct sim_share *share, struct sim_device *device)
 	uint64_t offset = share->range.lo - device->base;
 	size_t bytes = share->range.hi - share->range.lo;
 
-	if (!copy_contents(device, offset, bytes, share->fd) ||
+	if (!sim_share_copy(device, offset, bytes, share->fd) ||
 		map(share->fd, bytes, 0, device->bytes + offset) == MAP_FAILED)
 		return false;
 	/* The old copy is hidden now, but would reappear when the memory moves back. */

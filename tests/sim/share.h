@@ -33,6 +33,12 @@ CUresult sim_share_nothing(uint64_t id, struct sim_share **share);
 void sim_share_handle(const struct sim_share *share, struct sim_handle *handle);
 void sim_share_free(struct sim_share *share); /* NULL is allowed */
 
+/*
+ * Copies memory of a device to the beginning of a file: only the parts that have data, so that the rest takes no memory
+ * in the new file either.
+ */
+bool sim_share_copy(const struct sim_device *device, uint64_t offset, size_t bytes, int fd);
+
 /* Opens the file that a handle names, if the handle is still valid. The caller closes fd. */
 struct sim_opened {
 	int fd;

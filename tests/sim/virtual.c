@@ -10,7 +10,6 @@
 
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include "capture.h"
 #include "race.h"
@@ -126,6 +125,24 @@ char *sim_virtual_bytes(uint64_t addr)
 	return r ? r->view + (addr - r->addr) : NULL;
 }
 
+/* Shows the memory at the addresses through which the simulator accesses it. */
+static CUresult show(const struct mapping *m, char *bytes)
+{
+	if (mmap(bytes, m->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, sim_physical_fd(m->physical),
+		    sim_physical_offset(m->physical)) == MAP_FAILED)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	madvise(bytes, m->bytes, MADV_DONTDUMP);
+	return CUDA_SUCCESS;
+}
+
+CUresult sim_physical_moved(const struct sim_physical *physical)
+{
+	for (const struct mapping *m = mappings; m; m = m->next)
+		if (m->physical == physical && m->block)
+			SIM_TRY(show(m, sim_virtual_bytes(m->addr)));
+	return CUDA_SUCCESS;
+}
+
 /* Maps memory of a device as a block. Memory of the host gets none. */
 static CUresult make_block(struct mapping *m)
 {
@@ -134,10 +151,7 @@ static CUresult make_block(struct mapping *m)
 
 	if (!device)
 		return CUDA_SUCCESS;
-	if (mmap(bytes, m->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, device->fd,
-		    sim_physical_offset(m->physical)) == MAP_FAILED)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	madvise(bytes, m->bytes, MADV_DONTDUMP);
+	SIM_TRY(show(m, bytes));
 	m->block = sim_block_enter(SIM_MAPPED, NULL, m->addr, m->bytes);
 	m->block->device = device;
 	m->block->physical = m->physical;
@@ -262,36 +276,4 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void 
 		return CUDA_SUCCESS;
 	}
 	return CUDA_ERROR_INVALID_VALUE;
-}
-
-/* Returns a file descriptor whose contents name the handle. It is valid in this process only. */
-CUresult cuMemExportToShareableHandle(
-	void *shareable, CUmemGenericAllocationHandle handle, int type, unsigned long long flags)
-{
-	struct sim_physical *physical = sim_physical_of(handle);
-	int fd;
-
-	SIM_BEGIN(cuMemExportToShareableHandle);
-	if (!shareable || !physical || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || flags)
-		return CUDA_ERROR_INVALID_VALUE;
-	fd = memfd_create("simgpu-physical", MFD_CLOEXEC);
-	if (fd < 0 || write(fd, &handle, sizeof(handle)) != sizeof(handle))
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	*(int *)shareable = fd;
-	return CUDA_SUCCESS;
-}
-
-CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *shareable, int type)
-{
-	struct sim_physical *physical;
-
-	SIM_BEGIN(cuMemImportFromShareableHandle);
-	if (!handle || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
-		pread((int)(intptr_t)shareable, handle, sizeof(*handle), 0) != sizeof(*handle))
-		return CUDA_ERROR_INVALID_VALUE;
-	physical = sim_physical_of(*handle);
-	if (!physical)
-		return CUDA_ERROR_INVALID_VALUE;
-	*handle = sim_physical_retain(physical);
-	return CUDA_SUCCESS;
 }

@@ -3,7 +3,9 @@
 
 /* Memory and events that one process exports and another opens. */
 
+#include <fcntl.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -193,6 +195,97 @@ static void export_one(void)
 	send_handle(ptr + 4096);
 	await();
 }
+
+static const CUmemAllocationProp sharable = {.type = 1, .requestedHandleTypes = 1, .location = {.type = 1, .id = 0}};
+static const CUmemAccessDesc writable = {.location = {.type = 1, .id = 0}, .flags = 3};
+
+static CUdeviceptr map_now(CUmemGenericAllocationHandle handle, size_t bytes)
+{
+	CUdeviceptr ptr;
+
+	ok(cuMemAddressReserve(&ptr, bytes, 0, 0, 0));
+	ok(cuMemMap(ptr, bytes, 0, handle, 0));
+	ok(cuMemSetAccess(ptr, bytes, &writable, 1));
+	return ptr;
+}
+
+/* Returns a descriptor of this process for a descriptor of the other process. */
+static int take_descriptor(void)
+{
+	char path[64];
+	int fd;
+
+	take(&fd, sizeof(fd));
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)peer.pid, fd);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	ck_assert_int_ge(fd, 0);
+	return fd;
+}
+
+static void export_physical(void)
+{
+	CUmemGenericAllocationHandle handle;
+	CUdeviceptr ptr;
+	int fd;
+
+	ok(cuMemCreate(&handle, 4 * MIB, &sharable, 0));
+	ptr = map_now(handle, 4 * MIB);
+	fill_ends(ptr, 4 * MIB, 7);
+	ok(cuMemExportToShareableHandle(&fd, handle, 1, 0));
+	filled_ends(ptr, 4 * MIB, 7);
+	send(&fd, sizeof(fd));
+	await();
+	filled_ends(ptr, 4 * MIB, 8);
+	ok(cuMemUnmap(ptr, 4 * MIB));
+	ok(cuMemRelease(handle));
+	go();
+}
+
+START_TEST(physical_memory_is_shared_by_its_descriptor_and_outlives_its_owner)
+{
+	CUmemGenericAllocationHandle handle, again;
+	CUdeviceptr ptr;
+	size_t used;
+	int fd;
+
+	start_with_peer(export_physical);
+	used = simgpu_allocated_bytes(0);
+	fd = take_descriptor();
+	ok(cuMemImportFromShareableHandle(&handle, (void *)(intptr_t)fd, 1));
+	ok(cuMemImportFromShareableHandle(&again, (void *)(intptr_t)fd, 1));
+	ck_assert_uint_eq(handle, again);
+	ok(cuMemRelease(again));
+	close(fd);
+	ptr = map_now(handle, 4 * MIB);
+	ok(cuMemRelease(handle));
+	ck_assert_uint_eq(simgpu_allocated_bytes(0), used);
+	filled_ends(ptr, 4 * MIB, 7);
+	fill_ends(ptr, 4 * MIB, 8);
+	go();
+	await();
+	filled_ends(ptr, 4 * MIB, 8);
+	end_peer();
+	filled_ends(ptr, 4 * MIB, 8);
+	ok(cuMemUnmap(ptr, 4 * MIB));
+	ck_assert_uint_eq(simgpu_allocated_bytes(0), used);
+}
+END_TEST
+
+START_TEST(physical_memory_without_a_shareable_type_and_other_descriptors_are_refused)
+{
+	CUmemAllocationProp prop = sharable;
+	CUmemGenericAllocationHandle handle;
+	int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	test_start();
+	prop.requestedHandleTypes = 0;
+	ok(cuMemCreate(&handle, 4 * MIB, &prop, 0));
+	fails(cuMemExportToShareableHandle(&(int){0}, handle, 1, 0), CUDA_ERROR_INVALID_VALUE);
+	fails(cuMemImportFromShareableHandle(&handle, (void *)(intptr_t)fd, 1), CUDA_ERROR_INVALID_VALUE);
+	fails(cuMemImportFromShareableHandle(&handle, (void *)(intptr_t)-1, 1), CUDA_ERROR_INVALID_VALUE);
+	close(fd);
+}
+END_TEST
 
 START_TEST(an_ipc_handle_of_an_inner_address_opens_at_the_base_of_the_block)
 {
@@ -569,6 +662,8 @@ static TCase *memory_cases(void)
 	TCase *tc = tcase_create("memory");
 
 	tcase_add_test(tc, an_importing_process_reads_the_words_of_the_exporting_process);
+	tcase_add_test(tc, physical_memory_is_shared_by_its_descriptor_and_outlives_its_owner);
+	tcase_add_test(tc, physical_memory_without_a_shareable_type_and_other_descriptors_are_refused);
 	tcase_add_test(tc, an_ipc_handle_of_an_inner_address_opens_at_the_base_of_the_block);
 	tcase_add_test(tc, opens_of_an_ipc_handle_are_counted);
 	tcase_add_test(tc, the_last_close_of_an_ipc_handle_waits_for_the_context);

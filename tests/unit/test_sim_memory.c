@@ -406,7 +406,7 @@ END_TEST
 
 START_TEST(physical_memory_lives_until_its_last_handle_and_mapping)
 {
-	CUmemAllocationProp prop = {.type = 1, .location = {.type = 1, .id = 0}};
+	CUmemAllocationProp prop = {.type = 1, .location = {.type = 1, .id = 0}, .requestedHandleTypes = 1};
 	CUmemAccessDesc access = {.location = {.type = 1, .id = 0}, .flags = 3};
 	CUmemGenericAllocationHandle handle, again, imported;
 	CUdeviceptr ptr;
