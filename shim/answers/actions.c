@@ -375,4 +375,5 @@ const gp_ctl_handler_fn gp_actions[GP_CTL_N_COMMANDS] = {
 	[GP_CTL_oom] = gp_oom_answer,
 	[GP_CTL_debug] = gp_debug_answer,
 	[GP_CTL_ipc] = gp_ipc_answer,
+	[GP_CTL_chunk] = gp_ipc_answer_chunk,
 };

@@ -30,6 +30,7 @@ static CUmemAllocationProp properties_of(const struct gp_context *context)
 	return (CUmemAllocationProp){
 		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
 		.location = {CU_MEM_LOCATION_TYPE_DEVICE, context->device->index},
+		.requestedHandleTypes = context->is_shareable ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : 0,
 		.allocFlags = {.gpuDirectRDMACapable = context->is_rdma_capable},
 	};
 }
@@ -252,19 +253,35 @@ int gp_mapping_granule(struct gp_context *context, uint64_t *ret_granule)
 	return 0;
 }
 
+/*
+ * Finds the features with which the driver can map memory. A container or a virtual machine may forbid either, so
+ * mapping without them is tried, too.
+ */
+static bool find_features(struct gp_context *context, uint64_t granule)
+{
+	bool is_rdma_capable =
+		gp_driver_has(context->device->index, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED);
+	bool is_shareable =
+		gp_real.cuMemExportToShareableHandle &&
+		gp_driver_has(context->device->index, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED);
+
+	for (int i = 0; i < 4; i++) {
+		context->is_rdma_capable = !(i & 1);
+		context->is_shareable = !(i & 2);
+		if ((context->is_rdma_capable && !is_rdma_capable) || (context->is_shareable && !is_shareable))
+			continue;
+		if (can_map(context, granule))
+			return true;
+	}
+	return false;
+}
+
 int gp_mapping_setup(struct gp_context *context, uint64_t *ret_granule)
 {
 	uint64_t granule;
 
-	if (gp_mapping_granule(context, &granule))
+	if (gp_mapping_granule(context, &granule) || !find_features(context, granule))
 		return -ENOTSUP;
-	context->is_rdma_capable =
-		gp_driver_has(context->device->index, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED);
 	*ret_granule = granule;
-	if (can_map(context, granule))
-		return 0;
-	if (!context->is_rdma_capable)
-		return -ENOTSUP;
-	context->is_rdma_capable = false;
-	return can_map(context, granule) ? 0 : -ENOTSUP;
+	return 0;
 }

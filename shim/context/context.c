@@ -66,6 +66,13 @@ void gp_context_tell_end(CUcontext handle, struct gp_context *context)
 			watcher->ended(handle, context);
 }
 
+void gp_context_tell_gone(struct gp_context *context)
+{
+	for (const struct gp_context_watcher *watcher = watchers; watcher; watcher = watcher->next)
+		if (watcher->gone)
+			watcher->gone(context);
+}
+
 int gp_context_sibling_new(struct gp_context *context, struct gp_pool **ret_pool)
 {
 	return backend->sibling_new(context, ret_pool);

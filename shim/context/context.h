@@ -50,6 +50,7 @@ struct gp_context {
 	_Atomic(CUstream) release_stream; /* private: waits for fences, and then frees memory */
 	bool can_release_behind;
 	bool is_rdma_capable;                   /* GPUDirect RDMA can access mapped memory (backend_mapping.c) */
+	bool is_shareable;                      /* mapped memory can be exported by file descriptors, likewise */
 	_Atomic enum gp_config_backend backend; /* where its segments come from (backend_supply.c) */
 	_Atomic unsigned downgraded;            /* GP_DOWNGRADED_...: downgrades that are not logged yet */
 	_Atomic(CUmemoryPool) async_pool;       /* this and the next for async.c; created at first use */
@@ -86,12 +87,14 @@ struct gp_context_backend {
 
 /*
  * Functions of a module that keeps data for contexts. ended is called when a context ends: with the context, whose lock
- * is held exclusively, or with NULL where only the handle is known. It may be called both ways for one end. freed is
- * called before the context's structure is freed. Either function may be NULL. A watcher must exist for the life of the
+ * is held exclusively, or with NULL where only the handle is known. It may be called both ways for one end. gone is
+ * called once the driver has ended a context that was known: no work uses memory any more. freed is called before the
+ * context's structure is freed. Each function may be NULL. A watcher must exist for the life of the
  * process.
  */
 struct gp_context_watcher {
 	void (*ended)(CUcontext handle, struct gp_context *context);
+	void (*gone)(struct gp_context *context);
 	void (*freed)(struct gp_context *context);
 	struct gp_context_watcher *next;
 };
@@ -101,8 +104,9 @@ void gp_contexts_start(void);
 void gp_context_set_backend(const struct gp_context_backend *backend);
 void gp_context_watch(struct gp_context_watcher *watcher);
 
-/* Calls `ended` of all watchers. */
+/* Call `ended`, or `gone`, of all watchers. */
 void gp_context_tell_end(CUcontext handle, struct gp_context *context);
+void gp_context_tell_gone(struct gp_context *context);
 
 /* Creates a further pool for a context that has one. Returns 0 or -ENOMEM. */
 int gp_context_sibling_new(struct gp_context *context, struct gp_pool **ret_pool);

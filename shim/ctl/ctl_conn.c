@@ -6,20 +6,28 @@
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 enum { REQUESTS_A_STEP = 16 }; /* requests that a client is served before the server turns to the other clients */
 
 void gp_ctl_conn_init(struct gp_ctl_conn *conn)
 {
-	conn->fd = GP_CTL_NO_FD;
+	conn->fd = conn->attached = GP_CTL_NO_FD;
 	gp_json_init(&conn->out, GP_CTL_ANSWER_MAX);
 }
 
 void gp_ctl_conn_close(struct gp_ctl_conn *conn)
 {
 	gp_ctl_fd_close(&conn->fd);
+	gp_ctl_fd_close(&conn->attached);
 	gp_json_deinit(&conn->out);
+}
+
+void gp_ctl_conn_close_copies(struct gp_ctl_conn *conn)
+{
+	gp_ctl_fd_close(&conn->fd);
+	gp_ctl_fd_close(&conn->attached);
 }
 
 static bool is_writing(const struct gp_ctl_conn *conn)
@@ -38,7 +46,34 @@ short gp_ctl_conn_events(const struct gp_ctl_conn *conn)
 	return busy ? POLLOUT : POLLIN;
 }
 
-/* Returns false if the client has disconnected. */
+/*
+ * Sends a part of the answer, with the attached descriptor if there is one. The descriptor is closed even if the send
+ * fails. Its number may be another file's by now, which the client must not get.
+ */
+static ssize_t send_some(struct gp_ctl_conn *conn)
+{
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control = {0};
+	struct iovec part = {(void *)(conn->answer + conn->sent), conn->answer_length - conn->sent};
+	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+
+	if (conn->attached.fd >= 0) {
+		if (!gp_ctl_fd_is_ours(&conn->attached)) {
+			errno = EBADF;
+			return -1;
+		}
+		message.msg_control = &control;
+		message.msg_controllen = sizeof(control.bytes);
+		*CMSG_FIRSTHDR(&message) = (struct cmsghdr){
+			.cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+		memcpy(CMSG_DATA(CMSG_FIRSTHDR(&message)), &conn->attached.fd, sizeof(int));
+	}
+	return sendmsg(conn->fd.fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+/* Returns false if the client has disconnected, or if the program has closed a descriptor of the connection. */
 static bool write_answer(struct gp_ctl_conn *conn, int64_t now_ns)
 {
 	while (is_writing(conn)) {
@@ -46,10 +81,10 @@ static bool write_answer(struct gp_ctl_conn *conn, int64_t now_ns)
 
 		if (!gp_ctl_fd_is_ours(&conn->fd))
 			return false;
-		n = send(conn->fd.fd, conn->answer + conn->sent, conn->answer_length - conn->sent,
-			MSG_NOSIGNAL | MSG_DONTWAIT);
+		n = send_some(conn);
 		if (n < 0)
 			return errno == EAGAIN || errno == EINTR;
+		gp_ctl_fd_close(&conn->attached);
 		conn->sent += (size_t)n;
 		conn->active_ns = now_ns;
 	}
@@ -81,6 +116,15 @@ int gp_ctl_conn_open(struct gp_ctl_conn *conn, int fd, int64_t now_ns)
 	return error;
 }
 
+/* Takes over the descriptor that the handler attached. The answer would be of no use without it. */
+static void take_attached(struct gp_ctl_conn *conn)
+{
+	int fd = gp_ctl_take_attached();
+
+	if (fd >= 0 && gp_ctl_fd_adopt(&conn->attached, fd))
+		refuse(conn, GP_CTL_FAILED, "this process has no file descriptor left");
+}
+
 static bool answer_line(struct gp_ctl_conn *conn, const gp_ctl_handler_fn *handlers)
 {
 	char *end = memchr(conn->in, '\n', conn->received);
@@ -92,6 +136,7 @@ static bool answer_line(struct gp_ctl_conn *conn, const gp_ctl_handler_fn *handl
 	conn->sent = 0;
 	gp_ctl_request(handlers, conn->in, length, &conn->out, &conn->answer, &conn->answer_length);
 	conn->ends = conn->answer_length == 0;
+	take_attached(conn);
 	conn->received -= length + 1;
 	memmove(conn->in, end + 1, conn->received);
 	return true;

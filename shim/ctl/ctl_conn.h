@@ -16,7 +16,8 @@ struct gp_ctl_conn {
 	bool ends;           /* close once the answer is written */
 	int64_t active_ns;   /* when the client last did something */
 	struct gp_json out;
-	const char *answer; /* points into out */
+	struct gp_ctl_fd attached; /* passed with the first byte of the answer, and closed then */
+	const char *answer;        /* points into out */
 	size_t answer_length, sent;
 	size_t received;
 	char in[GP_CTL_REQUEST_MAX + 1];
@@ -33,6 +34,9 @@ int gp_ctl_conn_open(struct gp_ctl_conn *conn, int fd, int64_t now_ns);
 
 /* Closes the connection and frees its slot. An answer that is not written yet is lost. */
 void gp_ctl_conn_close(struct gp_ctl_conn *conn);
+
+/* Closes the descriptors only. For a forked child, which has copies of them, and must not free memory. */
+void gp_ctl_conn_close_copies(struct gp_ctl_conn *conn);
 
 /* Returns the events to poll for. */
 short gp_ctl_conn_events(const struct gp_ctl_conn *conn);

@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct {
 	const char *name;
@@ -33,6 +34,31 @@ int gp_ctl_error(struct gp_json *out, enum gp_ctl_reason reason, const char *for
 	gp_json_string(out, "error", text);
 	gp_json_object_end(out);
 	return reasons[reason].error;
+}
+
+/* All handlers run in the server's thread, so there is one attached descriptor at most. */
+static int attached = -1;
+
+int gp_ctl_take_attached(void)
+{
+	int fd = attached;
+
+	attached = -1;
+	return fd;
+}
+
+static void drop_attached(void)
+{
+	int fd = gp_ctl_take_attached();
+
+	if (fd >= 0)
+		close(fd);
+}
+
+void gp_ctl_attach(int fd)
+{
+	drop_attached();
+	attached = fd;
 }
 
 void gp_ctl_answer_begin(struct gp_json *out, enum gp_ctl_command command)
@@ -79,6 +105,8 @@ static void call(gp_ctl_handler_fn handler, int argc, char **argv, struct gp_jso
 		return;
 	}
 	error = handler(argc, argv, out);
+	if (error)
+		drop_attached();
 	if (error && !out->length)
 		gp_ctl_error(out, GP_CTL_FAILED, "%s failed with error %d", argv[0], -error);
 }
@@ -123,6 +151,7 @@ void gp_ctl_request(const gp_ctl_handler_fn handlers[GP_CTL_N_COMMANDS], char *l
 	char *words[GP_CTL_WORDS_MAX];
 	int n;
 
+	drop_attached();
 	gp_json_reset(out);
 	line[length] = '\0';
 	if (!is_clean(line, length)) {
@@ -138,6 +167,7 @@ void gp_ctl_request(const gp_ctl_handler_fn handlers[GP_CTL_N_COMMANDS], char *l
 	}
 	if (gp_json_finish(out, answer, answer_length) == 0)
 		return;
+	drop_attached();
 	if (out->error == -EOVERFLOW)
 		gp_ctl_error(out, GP_CTL_FAILED, "the answer is too long; ask for less");
 	else

@@ -28,6 +28,15 @@ typedef int (*gp_ctl_handler_fn)(int argc, char **argv, struct gp_json *out);
 int gp_ctl_error(struct gp_json *out, enum gp_ctl_reason reason, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
+/*
+ * Passes a file descriptor to the client with the answer. Takes it over. To be called by a handler, which must not
+ * return an error afterwards; otherwise the descriptor is closed.
+ */
+void gp_ctl_attach(int fd);
+
+/* Returns the descriptor that the last gp_ctl_request attached, which is then the caller's, or -1. */
+int gp_ctl_take_attached(void);
+
 /* Begins the object of an answer with its schema: "gpupool.NAME/1". */
 void gp_ctl_answer_begin(struct gp_json *out, enum gp_ctl_command command);
 

@@ -284,7 +284,7 @@ void gp_ctl_after_fork_child(void)
 	if (atomic_exchange(&server.state, UNUSED) != UNUSED) {
 		gp_ctl_fd_close(&server.listener.fd);
 		for (int i = 0; i < MAX_CONNS; i++)
-			gp_ctl_fd_close(&server.conns[i].fd);
+			gp_ctl_conn_close_copies(&server.conns[i]);
 		server.path[0] = '\0';
 	}
 	errno = kept;

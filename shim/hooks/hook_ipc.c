@@ -3,7 +3,7 @@
 
 /*
  * Memory that is shared with other processes by legacy IPC handles. The driver makes the handle of a block that is a
- * whole driver allocation. gpupool makes the handle of a block that is a part of a segment (ipc.h).
+ * whole driver allocation. gpupool makes the handle of a block that is a part of a segment, or mapped (ipc.h).
  */
 
 #include "shim/backend/backend_supply.h"
@@ -15,19 +15,24 @@
 #include "shim/process.h"
 #include "shim/record/record.h"
 
-/* Passes the call to the driver, which has no legacy handles for this memory. Logs once how to get memory that has. */
-static CUresult let_driver_refuse(CUipcMemHandle *handle, CUdeviceptr ptr, const struct gp_block_info *info)
+static const char why[] = "the program exported memory to other processes";
+
+/*
+ * Passes the call to the driver, which has no legacy handles for this memory. Logs once how to get memory that has.
+ * why_not_mapped: why mapped memory cannot be exported; NULL for other memory.
+ */
+static CUresult let_driver_refuse(CUipcMemHandle *handle, CUdeviceptr ptr, const char *why_not_mapped)
 {
 	static _Atomic bool is_logged;
 	CUresult r = gp_real.cuIpcGetMemHandle(handle, ptr);
 
 	if (!r || atomic_exchange(&is_logged, true))
 		return r;
-	if (info->is_mapped)
+	if (why_not_mapped)
 		gp_log(GP_LOG_WARN,
-			"cuIpcGetMemHandle fails with error %d, since memory of GPUPOOL_POOL=vmm has no IPC handles; "
-			"use GPUPOOL_POOL=split or GPUPOOL_POOL=binned to share memory with other processes",
-			r);
+			"cuIpcGetMemHandle fails with error %d for memory of GPUPOOL_POOL=vmm: %s; use "
+			"GPUPOOL_POOL=binned to share memory with other processes",
+			r, why_not_mapped);
 	else
 		gp_log(GP_LOG_WARN,
 			"cuIpcGetMemHandle fails with error %d, since memory of GPUPOOL_BACKEND=%s has no IPC handles; "
@@ -36,9 +41,20 @@ static CUresult let_driver_refuse(CUipcMemHandle *handle, CUdeviceptr ptr, const
 	return r;
 }
 
+static CUresult export_mapped(CUipcMemHandle *handle, CUdeviceptr ptr, const struct gp_block_info *info)
+{
+	const char *why_not = gp_ipc_why_not_mapped(ptr);
+
+	if (why_not)
+		return let_driver_refuse(handle, ptr, why_not);
+	gp_record(NULL, EXPORT, ptr);
+	(void)gp_pool_export(&gp_state.device_map, ptr);
+	gp_context_need_completion(why);
+	return gp_ipc_export_mapped(handle, info);
+}
+
 CUresult hook_cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr ptr)
 {
-	static const char why[] = "the program exported memory to other processes";
 	struct gp_block_info info;
 
 	gp_context_settle(&gp_state.device_map, ptr);
@@ -46,8 +62,10 @@ CUresult hook_cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr ptr)
 		return gp_real.cuIpcGetMemHandle(handle, ptr);
 	if (!info.is_used)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (info.is_mapped || gp_backend_of(ptr) != GP_CONFIG_BACKEND_DEVICE)
-		return let_driver_refuse(handle, ptr, &info);
+	if (info.is_mapped)
+		return export_mapped(handle, ptr, &info);
+	if (gp_backend_of(ptr) != GP_CONFIG_BACKEND_DEVICE)
+		return let_driver_refuse(handle, ptr, NULL);
 	gp_context_need_whole(why);
 	gp_record(NULL, EXPORT, ptr);
 	(void)gp_pool_export(&gp_state.device_map, ptr);
@@ -83,8 +101,11 @@ CUresult hook_cuIpcOpenMemHandle_v2(CUdeviceptr *ptr, CUipcMemHandle handle, uns
 
 CUresult hook_cuIpcCloseMemHandle(CUdeviceptr ptr)
 {
-	CUresult r = gp_real.cuIpcCloseMemHandle(gp_ipc_close_base(ptr));
+	CUresult r;
 
+	if (gp_ipc_close_mapped(ptr, &r))
+		return r;
+	r = gp_real.cuIpcCloseMemHandle(gp_ipc_close_base(ptr));
 	if (!r)
 		gp_ipc_closed(ptr);
 	return r;

@@ -151,10 +151,19 @@ static bool is_ownerless(const struct gp_block_info *info)
 	return info->is_mapped || gp_backend_of(info->addr) == GP_CONFIG_BACKEND_ASYNC;
 }
 
+/* Returns false for a block of another process that is open here. */
+static bool is_own(const struct gp_block_info *info)
+{
+	struct gp_pool *pool = gp_addrmap_pool_of(&gp_state.device_map, info->addr);
+
+	gp_pool_put(pool);
+	return pool != NULL;
+}
+
 static CUcontext owner_of(const struct gp_block_info *info)
 {
 	struct gp_pool *pool = gp_addrmap_pool_of(&gp_state.device_map, info->addr);
-	CUcontext handle = pool ? ((struct gp_context *)gp_pool_owner(pool))->handle : NULL;
+	CUcontext handle = pool ? ((struct gp_context *)gp_pool_owner(pool))->handle : gp_ipc_context_of(info->addr);
 
 	gp_pool_put(pool);
 	return handle;
@@ -179,6 +188,14 @@ static void answer_attribute(void *data, int attribute, const struct gp_block_in
 		break;
 	case CU_POINTER_ATTRIBUTE_BUFFER_ID:
 		*(unsigned long long *)data = BUFFER_ID_BASE + info->serial;
+		break;
+	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+		if (info->is_mapped && is_own(info) && !gp_ipc_why_not_mapped(info->addr))
+			*(unsigned char *)data = 1; /* the driver has written 0, of whatever size */
+		break;
+	case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+		if (info->is_mapped)
+			*(unsigned char *)data = 0; /* as of memory from cuMemAlloc; all types are in the first byte */
 		break;
 	default:
 		break;
@@ -228,7 +245,7 @@ CUresult hook_cuPointerGetAttribute(void *data, int attribute, CUdeviceptr ptr)
 	if (!r)
 		r = gp_real.cuPointerGetAttribute(data, attribute, ptr);
 	/* The driver may have no answer for memory of which gpupool knows the context. */
-	if (r && data && attribute == CU_POINTER_ATTRIBUTE_CONTEXT && find_block(ptr, &info) && is_ownerless(&info))
+	if (r && data && attribute == CU_POINTER_ATTRIBUTE_CONTEXT && find_any_block(ptr, &info) && is_ownerless(&info))
 		r = CUDA_SUCCESS;
 	if (!r && data && find_any_block(ptr, &info))
 		answer_attribute(data, attribute, &info);

@@ -20,6 +20,7 @@
 #include "shim/driver/driver_table.h"
 #include "shim/driver/submit.h"
 #include "shim/trace/module.h"
+#include "shim/ipc/ipc.h"
 #include "unpooled_alloc.h"
 
 struct create {
@@ -134,8 +135,8 @@ CUresult hook_cuMemRelease(CUmemGenericAllocationHandle handle)
 }
 
 /*
- * Returns true if the address is in a mapped block of the pool. The program must not get a handle of it, just as it
- * gets none of memory from cuMemAlloc.
+ * Returns true if the address is in a mapped block of the pool, or of another process that was opened by a legacy
+ * handle. The program must not get a handle of it, just as it gets none of memory from cuMemAlloc.
  */
 static bool is_mapped_block(const void *addr)
 {
@@ -143,7 +144,7 @@ static bool is_mapped_block(const void *addr)
 	CUdeviceptr ptr = (CUdeviceptr)(uintptr_t)addr;
 
 	gp_context_settle(&gp_state.device_map, ptr);
-	return gp_pool_info(&gp_state.device_map, ptr, &info) == 0 && info.is_mapped;
+	return (gp_pool_info(&gp_state.device_map, ptr, &info) == 0 || gp_ipc_find(ptr, &info)) && info.is_mapped;
 }
 
 CUresult hook_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *addr)

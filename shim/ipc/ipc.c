@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "ipc_ask.h"
+#include "ipc_mapped.h"
 #include "shim/base/log.h"
 #include "shim/base/state.h"
 #include "shim/context/context.h"
@@ -20,7 +21,11 @@
 /* Base of the serial numbers of opened blocks, above those of the blocks of this process. */
 #define IMPORT_SERIAL_BASE (UINT64_C(1) << 61)
 
-static const char magic[16] = "gpupool ipc 1";
+/* The beginning of a handle; the number tells what importers ask the exporter for. */
+#define MAGIC "gpupool ipc "
+
+static const char magic_of_part[16] = MAGIC "1";   /* the driver's handle of a segment */
+static const char magic_of_mapped[16] = MAGIC "2"; /* descriptors of chunks (ipc_mapped.h) */
 
 /* gpupool's handle, in place of the driver's 64 bytes. */
 struct handle {
@@ -50,6 +55,8 @@ struct import {
 	uint64_t bytes, serial;
 	CUcontext ctx;
 	unsigned opens;
+	struct gp_context *context; /* of mapped memory, with a reference; otherwise NULL */
+	struct gp_ipc_mapping mapping;
 };
 
 static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF);
@@ -63,6 +70,7 @@ static struct gp_mutex open_lock = GP_MUTEX_INIT(GP_RANK_FENCE);
 static uint64_t own_nonce; /* 0: not drawn yet */
 static struct export *exports;
 static struct import *imports;
+static struct import *ending; /* mapped imports of contexts that are about to end */
 static uint64_t n_imported;
 static _Atomic unsigned n_imports;
 
@@ -132,18 +140,31 @@ static CUresult note_export(const struct gp_block_info *info)
 	return CUDA_SUCCESS;
 }
 
-CUresult gp_ipc_export(CUipcMemHandle *ret_handle, const struct gp_block_info *info)
+/* Names the block. Returns false if importers could not ask this process. */
+static bool name_block(struct handle *ret_handle, const char magic[static 16], const struct gp_block_info *info)
 {
 	struct handle handle = {.pid = (uint64_t)getpid(), .addr = info->addr, .serial = info->serial};
 	bool is_drawn;
-	CUresult r;
 	char state;
 
 	gp_mutex_lock(&lock);
 	is_drawn = draw_nonce_locked();
 	handle.nonce = own_nonce;
 	gp_mutex_unlock(&lock);
-	if (!is_drawn || !*gp_ctl_path() || gp_ctl_process_stat(0, &handle.start_ticks, &state)) {
+	if (!is_drawn || !*gp_ctl_path() || gp_ctl_process_stat(0, &handle.start_ticks, &state))
+		return false;
+	memcpy(handle.magic, magic, sizeof(handle.magic));
+	handle.check = check_of(&handle);
+	*ret_handle = handle;
+	return true;
+}
+
+CUresult gp_ipc_export(CUipcMemHandle *ret_handle, const struct gp_block_info *info)
+{
+	struct handle handle;
+	CUresult r;
+
+	if (!name_block(&handle, magic_of_part, info)) {
 		gp_log(GP_LOG_WARN,
 			"cannot export 0x%llx by IPC: the block is a part of a driver allocation, so its handle "
 			"needs the control socket, and %s; GPUPOOL_POOL=binned makes each block a whole allocation",
@@ -152,17 +173,39 @@ CUresult gp_ipc_export(CUipcMemHandle *ret_handle, const struct gp_block_info *i
 		return CUDA_ERROR_NOT_SUPPORTED;
 	}
 	r = note_export(info);
-	if (r)
-		return r;
-	memcpy(handle.magic, magic, sizeof(magic));
-	handle.check = check_of(&handle);
+	if (!r)
+		memcpy(ret_handle, &handle, sizeof(handle));
+	return r;
+}
+
+const char *gp_ipc_why_not_mapped(CUdeviceptr ptr)
+{
+	if (!gp_state.config.has_socket)
+		return "importers would ask the control socket, and GPUPOOL_SOCKET is off";
+	if (!*gp_ctl_path())
+		return "importers would ask the control socket, and this process has none";
+	return gp_ipc_is_shareable(ptr) ? NULL : "the driver cannot export mapped memory here";
+}
+
+CUresult gp_ipc_export_mapped(CUipcMemHandle *ret_handle, const struct gp_block_info *info)
+{
+	static _Atomic bool is_logged;
+	struct handle handle;
+
+	if (!name_block(&handle, magic_of_mapped, info))
+		return CUDA_ERROR_NOT_SUPPORTED;
 	memcpy(ret_handle, &handle, sizeof(handle));
+	if (!atomic_exchange(&is_logged, true))
+		gp_log(GP_LOG_INFO,
+			"memory of GPUPOOL_POOL=vmm was exported by IPC: only processes under gpupool can open "
+			"the handles; others get error 1 (invalid value). Run them under gpupool, or use "
+			"GPUPOOL_POOL=binned here");
 	return CUDA_SUCCESS;
 }
 
 bool gp_ipc_is_ours(const CUipcMemHandle *handle)
 {
-	return memcmp(handle, magic, sizeof(magic)) == 0;
+	return memcmp(handle, MAGIC, sizeof(MAGIC) - 1) == 0;
 }
 
 /*
@@ -204,10 +247,16 @@ static bool find_in_imports(const struct handle *handle, struct gp_ipc_reply *re
 	return import != NULL;
 }
 
+/* Returns true for a handle that gpupool made, and that was not damaged since. */
+static bool is_intact(const struct handle *handle)
+{
+	return handle->check == check_of(handle) && handle->pid <= INT32_MAX;
+}
+
 /* Finds out where the block of a handle is. Returns 0, an error of gp_ipc_ask, or -EOPNOTSUPP without sockets. */
 static int locate(const struct handle *handle, struct gp_ipc_reply *ret_reply)
 {
-	if (handle->check != check_of(handle) || handle->pid > INT32_MAX)
+	if (!is_intact(handle))
 		return -EPROTO;
 	if (is_own(handle))
 		return find_in_exports(handle, ret_reply);
@@ -316,6 +365,142 @@ bool gp_ipc_is_open(const CUipcMemHandle *handle)
 	return find_in_imports(&own_handle, &unused);
 }
 
+static CUresult refuse(const struct handle *handle, int error)
+{
+	gp_log(GP_LOG_WARN, "cannot open an IPC handle of process %llu: %s", (unsigned long long)handle->pid,
+		error == -ENOENT       ? "the process has ended, or has freed the block"
+		: error == -EPERM      ? "the process belongs to another user"
+		: error == -EOPNOTSUPP ? "asking that process needs GPUPOOL_SOCKET=on in this process"
+		: error == -ETIMEDOUT  ? "the process did not answer in time"
+		: error == -EIO        ? "the driver of that process cannot export the memory"
+		: error == -EMFILE     ? "this process has no file descriptor left"
+				       : "the handle is damaged, or the control socket of the process cannot be "
+					 "reached");
+	return CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult refuse_version(const struct handle *handle)
+{
+	gp_log(GP_LOG_WARN,
+		"cannot open an IPC handle of process %llu: it is of another version of gpupool than %s, which is that "
+		"of this process; run both processes with the same version",
+		(unsigned long long)handle->pid, GPUPOOL_VERSION);
+	return CUDA_ERROR_INVALID_VALUE;
+}
+
+/* Opens a mapped block once more, if it is open. The driver lets only one context of a process have it open. */
+static bool open_again_locked(
+	const struct handle *handle, const struct gp_context *context, CUdeviceptr *ret_ptr, CUresult *ret_result)
+{
+	struct import *import;
+
+	for (import = imports; import && memcmp(&import->handle, handle, sizeof(*handle)) != 0; import = import->next)
+		;
+	if (!import)
+		return false;
+	*ret_result = import->context == context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+	if (!*ret_result) {
+		import->opens++;
+		*ret_ptr = import->ptr;
+	}
+	return true;
+}
+
+static bool open_again(
+	const struct handle *handle, const struct gp_context *context, CUdeviceptr *ret_ptr, CUresult *ret_result)
+{
+	bool is_open;
+
+	gp_mutex_lock(&lock);
+	is_open = open_again_locked(handle, context, ret_ptr, ret_result);
+	gp_mutex_unlock(&lock);
+	return is_open;
+}
+
+static struct import *import_of(
+	const struct handle *handle, struct gp_context *context, const struct gp_ipc_mapping *mapping)
+{
+	struct import *import = calloc(1, sizeof(*import));
+
+	if (!import)
+		return NULL;
+	*import = (struct import){
+		.handle = *handle,
+		.base = mapping->base,
+		.ptr = mapping->base + mapping->offset,
+		.bytes = mapping->block_bytes,
+		.opens = 1,
+		.ctx = context->handle,
+		.context = context,
+		.mapping = *mapping,
+	};
+	gp_context_ref(context);
+	return import;
+}
+
+static void free_mapped(struct import *import)
+{
+	gp_ipc_unmap(&import->mapping);
+	gp_context_unref(import->context);
+	free(import);
+}
+
+/* Notes a mapped block. If another thread has opened it meanwhile, the mapping of that thread is taken. */
+static CUresult note_mapped(struct import *import, CUdeviceptr *ret_ptr)
+{
+	CUresult r = CUDA_SUCCESS;
+
+	gp_mutex_lock(&lock);
+	if (!open_again_locked(&import->handle, import->context, ret_ptr, &r)) {
+		*ret_ptr = import->ptr;
+		import->serial = IMPORT_SERIAL_BASE + ++n_imported;
+		import->next = imports;
+		imports = import;
+		import = NULL;
+		atomic_fetch_add(&n_imports, 1);
+	}
+	gp_mutex_unlock(&lock);
+	if (import)
+		free_mapped(import);
+	return r;
+}
+
+static CUresult map_and_note(CUdeviceptr *ret_ptr, const struct handle *handle, struct gp_context *context)
+{
+	const uint64_t words[3] = {handle->nonce, handle->addr, handle->serial};
+	struct gp_ipc_mapping mapping;
+	struct import *import;
+	int r = gp_ipc_map(context, (pid_t)handle->pid, handle->start_ticks, words, &mapping);
+
+	if (r)
+		return r > 0 ? (CUresult)r : refuse(handle, r);
+	import = import_of(handle, context, &mapping);
+	if (import)
+		return note_mapped(import, ret_ptr);
+	gp_ipc_unmap(&mapping);
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult open_mapped(CUdeviceptr *ret_ptr, const struct handle *handle, unsigned flags)
+{
+	struct gp_context *context;
+	CUresult r;
+
+	if (!(flags & CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS))
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!is_intact(handle))
+		return refuse(handle, -EPROTO);
+	if (is_own(handle))
+		return CUDA_ERROR_INVALID_CONTEXT; /* as the driver, which opens no memory of the process itself */
+	context = gp_context_current();
+	if (!context)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (!open_again(handle, context, ret_ptr, &r))
+		r = gp_state.config.has_socket ? map_and_note(ret_ptr, handle, context) : refuse(handle, -EOPNOTSUPP);
+	gp_context_put(context);
+	return r;
+}
+
 CUresult gp_ipc_open(CUdeviceptr *ret_ptr, const CUipcMemHandle *handle, unsigned flags, gp_ipc_open_fn driver)
 {
 	struct gp_ipc_reply reply;
@@ -323,18 +508,86 @@ CUresult gp_ipc_open(CUdeviceptr *ret_ptr, const CUipcMemHandle *handle, unsigne
 	int error;
 
 	memcpy(&own_handle, handle, sizeof(own_handle));
+	if (memcmp(own_handle.magic, magic_of_mapped, sizeof(magic_of_mapped)) == 0)
+		return open_mapped(ret_ptr, &own_handle, flags);
+	if (memcmp(own_handle.magic, magic_of_part, sizeof(magic_of_part)) != 0)
+		return refuse_version(&own_handle);
 	error = locate(&own_handle, &reply);
-	if (error) {
-		gp_log(GP_LOG_WARN, "cannot open an IPC handle of process %llu: %s", (unsigned long long)own_handle.pid,
-			error == -ENOENT       ? "the process has ended, or has freed the block"
-			: error == -EPERM      ? "the process belongs to another user"
-			: error == -EOPNOTSUPP ? "asking that process needs GPUPOOL_SOCKET=on in this process"
-			: error == -ETIMEDOUT
-				? "the process did not answer in time"
-				: "the handle is damaged, or the control socket of the process cannot be reached");
-		return CUDA_ERROR_INVALID_VALUE;
+	return error ? refuse(&own_handle, error) : open_segment(ret_ptr, &own_handle, &reply, flags, driver);
+}
+/* Takes the import at *at off the list. */
+static struct import *drop_locked(struct import **at)
+{
+	struct import *import = *at;
+
+	*at = import->next;
+	atomic_fetch_sub(&n_imports, 1);
+	return import;
+}
+
+/* Finds a mapped import that begins at the address. Returns where it is in the list, or NULL. */
+static struct import **find_mapped_locked(CUdeviceptr ptr)
+{
+	struct import **at = &imports;
+
+	while (*at && ((*at)->ptr != ptr || !(*at)->context))
+		at = &(*at)->next;
+	return *at ? at : NULL;
+}
+
+/* Returns the context to wait for, with a reference, if a close of the mapped import would be the last; or NULL. */
+static struct gp_context *context_of_last(CUdeviceptr ptr, bool *ret_is_mapped)
+{
+	struct gp_context *context = NULL;
+	struct import **at;
+
+	gp_mutex_lock(&lock);
+	at = find_mapped_locked(ptr);
+	*ret_is_mapped = at != NULL;
+	if (at && (*at)->opens == 1) {
+		context = (*at)->context;
+		gp_context_ref(context);
 	}
-	return open_segment(ret_ptr, &own_handle, &reply, flags, driver);
+	gp_mutex_unlock(&lock);
+	return context;
+}
+
+/* Another thread may have opened or closed the block meanwhile. */
+static CUresult close_one(CUdeviceptr ptr)
+{
+	struct import **at, *removed = NULL;
+
+	gp_mutex_lock(&lock);
+	at = find_mapped_locked(ptr);
+	if (at && --(*at)->opens == 0)
+		removed = drop_locked(at);
+	gp_mutex_unlock(&lock);
+	if (removed)
+		free_mapped(removed);
+	return at ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+bool gp_ipc_close_mapped(CUdeviceptr ptr, CUresult *ret_result)
+{
+	CUcontext current = NULL;
+	struct gp_context *context;
+	bool is_mapped;
+
+	if (gp_likely(!atomic_load_explicit(&n_imports, memory_order_relaxed)))
+		return false;
+	context = context_of_last(ptr, &is_mapped);
+	if (!is_mapped)
+		return false;
+	*ret_result = gp_real.cuCtxGetCurrent(&current);
+	if (!*ret_result && !current)
+		*ret_result = CUDA_ERROR_INVALID_CONTEXT;
+	if (!*ret_result && context)
+		*ret_result = gp_ipc_wait_for(context);
+	if (!*ret_result)
+		*ret_result = close_one(ptr);
+	if (context)
+		gp_context_unref(context);
+	return true;
 }
 
 CUdeviceptr gp_ipc_close_base(CUdeviceptr ptr)
@@ -352,16 +605,6 @@ CUdeviceptr gp_ipc_close_base(CUdeviceptr ptr)
 	return base;
 }
 
-/* Takes the import at *at off the list. */
-static struct import *drop_locked(struct import **at)
-{
-	struct import *import = *at;
-
-	*at = import->next;
-	atomic_fetch_sub(&n_imports, 1);
-	return import;
-}
-
 void gp_ipc_closed(CUdeviceptr ptr)
 {
 	struct import **at, *removed = NULL;
@@ -375,6 +618,7 @@ void gp_ipc_closed(CUdeviceptr ptr)
 	free(removed);
 }
 
+/* Takes what was opened in the context off the list: its work can no longer begin. Mapped memory stays mapped. */
 static void forget_context(CUcontext handle, struct gp_context *context)
 {
 	struct import **at, *removed = NULL;
@@ -382,10 +626,10 @@ static void forget_context(CUcontext handle, struct gp_context *context)
 	gp_mutex_lock(&lock);
 	for (at = &imports; *at;) {
 		if ((*at)->ctx == handle) {
-			struct import *import = drop_locked(at);
+			struct import *import = drop_locked(at), **into = import->context ? &ending : &removed;
 
-			import->next = removed;
-			removed = import;
+			import->next = *into;
+			*into = import;
 		} else {
 			at = &(*at)->next;
 		}
@@ -399,11 +643,49 @@ static void forget_context(CUcontext handle, struct gp_context *context)
 	}
 }
 
+/* Unmaps what was opened in a context. The driver has ended it, so no work uses the memory. */
+static void unmap_of_context(struct gp_context *context)
+{
+	struct import **at, *removed = NULL;
+
+	gp_mutex_lock(&lock);
+	for (at = &ending; *at;) {
+		struct import *import = *at;
+
+		if (import->context != context) {
+			at = &import->next;
+			continue;
+		}
+		*at = import->next;
+		import->next = removed;
+		removed = import;
+	}
+	gp_mutex_unlock(&lock);
+	while (removed) {
+		struct import *next = removed->next;
+
+		free_mapped(removed);
+		removed = next;
+	}
+}
+
 void gp_ipc_start(void)
 {
-	static struct gp_context_watcher watcher = {.ended = forget_context};
+	static struct gp_context_watcher watcher = {.ended = forget_context, .gone = unmap_of_context};
 
 	gp_context_watch(&watcher);
+}
+
+CUcontext gp_ipc_context_of(CUdeviceptr ptr)
+{
+	const struct import *import;
+	CUcontext ctx;
+
+	gp_mutex_lock(&lock);
+	import = find_import_locked(ptr);
+	ctx = import ? import->ctx : NULL;
+	gp_mutex_unlock(&lock);
+	return ctx;
 }
 
 bool gp_ipc_find(CUdeviceptr ptr, struct gp_block_info *ret_info)
@@ -422,6 +704,7 @@ bool gp_ipc_find(CUdeviceptr ptr, struct gp_block_info *ret_info)
 			.serial = import->serial,
 			.segment_base = import->base,
 			.is_used = true,
+			.is_mapped = import->context != NULL,
 		};
 	gp_mutex_unlock(&lock);
 	return import != NULL;
@@ -449,6 +732,22 @@ static bool read_number(const char *word, uint64_t *ret_number)
 	errno = 0;
 	*ret_number = strtoull(word, &end, 10);
 	return *word >= '0' && *word <= '9' && !*end && !errno;
+}
+
+int gp_ipc_answer_chunk(int argc, char **argv, struct gp_json *out)
+{
+	uint64_t nonce, addr, serial, at;
+	bool is_right;
+
+	if (!read_number(argv[1], &nonce) || !read_number(argv[2], &addr) || !read_number(argv[3], &serial) ||
+		!read_number(argv[4], &at))
+		return gp_ctl_error(out, GP_CTL_USAGE, "usage: chunk NONCE ADDRESS SERIAL AT, all numbers");
+	gp_mutex_lock(&lock);
+	is_right = own_nonce && nonce == own_nonce;
+	gp_mutex_unlock(&lock);
+	if (!is_right)
+		return gp_ctl_error(out, GP_CTL_UNKNOWN, "no such block was exported, or it has been freed");
+	return gp_ipc_answer_chunk_of(addr, serial, at, out);
 }
 
 int gp_ipc_answer(int argc, char **argv, struct gp_json *out)

@@ -3,10 +3,15 @@
 #pragma once
 
 /*
- * Sharing blocks that are parts of a segment with other processes. The driver can only export the whole segment, and
- * an importer would get its base, which is another block. So gpupool makes a handle of its own format for such a
- * block. A process under gpupool that opens the handle asks the exporter's control socket for the driver's handle of
- * the segment and the block's offset in it. A process without gpupool gets the driver's error for an invalid handle.
+ * Sharing blocks with other processes, of which the driver has no handle of its own. gpupool makes a handle of its own
+ * format. A process under gpupool that opens the handle asks the exporter's control socket:
+ *
+ *   - A block that is a part of a segment: the driver can only export the whole segment, and an importer would get its
+ *     base, which is another block. So the importer asks for the driver's handle of the segment and the block's offset.
+ *   - A block of the kind vmm: the driver has no legacy handles for mapped memory. So the importer asks for the
+ *     descriptors of the block's chunks, and maps them (ipc_mapped.h).
+ *
+ * A process without gpupool gets the driver's error for an invalid handle.
  */
 
 #include "pool/pool.h"
@@ -19,7 +24,14 @@
  */
 CUresult gp_ipc_export(CUipcMemHandle *ret_handle, const struct gp_block_info *info);
 
-/* Returns true if gp_ipc_export made the handle, in any process. */
+/*
+ * Makes a handle for a block of the kind vmm. Returns CUDA_ERROR_NOT_SUPPORTED if importers could not ask this process.
+ * gp_ipc_why_not_mapped returns why no handle could be made for an address, or NULL.
+ */
+CUresult gp_ipc_export_mapped(CUipcMemHandle *ret_handle, const struct gp_block_info *info);
+const char *gp_ipc_why_not_mapped(CUdeviceptr ptr);
+
+/* Returns true if gp_ipc_export or gp_ipc_export_mapped made the handle, in any process. */
 bool gp_ipc_is_ours(const CUipcMemHandle *handle);
 
 /* Returns true if this process has the handle open. */
@@ -28,6 +40,12 @@ bool gp_ipc_is_open(const CUipcMemHandle *handle);
 /* Opens a handle of gpupool. driver: the driver's function that opens the segment's handle. */
 typedef CUresult (*gp_ipc_open_fn)(CUdeviceptr *ptr, CUipcMemHandle handle, unsigned flags);
 CUresult gp_ipc_open(CUdeviceptr *ret_ptr, const CUipcMemHandle *handle, unsigned flags, gp_ipc_open_fn driver);
+
+/*
+ * Closes a mapped block. As the driver, waits for the context's work if this is the last close. Returns false for any
+ * other pointer.
+ */
+bool gp_ipc_close_mapped(CUdeviceptr ptr, CUresult *ret_result);
 
 /*
  * Returns the address to close in the driver for a pointer from gp_ipc_open; any other pointer is returned as it is.
@@ -40,8 +58,12 @@ void gp_ipc_closed(CUdeviceptr ptr);
 /* Finds the opened block around an address. Its serial number is made up by this process. False if there is none. */
 bool gp_ipc_find(CUdeviceptr ptr, struct gp_block_info *ret_info);
 
+/* Returns the context in which the opened block around an address was opened, or NULL. */
+CUcontext gp_ipc_context_of(CUdeviceptr ptr);
+
 /* Watches the ends of contexts: the driver closes every block that was opened in a context when the context ends. */
 void gp_ipc_start(void);
 
-/* Answers "ipc NONCE SERIAL". */
+/* Answer "ipc NONCE SERIAL", and "chunk NONCE ADDRESS SERIAL AT". */
 int gp_ipc_answer(int argc, char **argv, struct gp_json *out);
+int gp_ipc_answer_chunk(int argc, char **argv, struct gp_json *out);

@@ -14,6 +14,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "common/ctl_abstract.h"
@@ -62,6 +63,34 @@ int gp_ipc_parse(const char *line, struct gp_ipc_reply *ret_reply)
 		strcmp(line, "}"))
 		return -EPROTO;
 	if (!ret_reply->bytes || ret_reply->offset > UINT64_MAX - ret_reply->bytes)
+		return -EPROTO;
+	return 0;
+}
+
+static bool is_refusal(const char *line, const char *reason)
+{
+	return gp_ask_take_text(&line, "{\"schema\":\"gpupool.error/1\",\"reason\":\"") &&
+	       gp_ask_take_text(&line, reason) && *line == '"';
+}
+
+int gp_ipc_parse_chunk(const char *line, struct gp_ipc_chunk *ret_chunk)
+{
+	struct gp_ipc_chunk *chunk = ret_chunk;
+
+	if (is_refusal(line, "unknown"))
+		return -ENOENT;
+	if (is_refusal(line, "failed"))
+		return -EIO;
+	if (is_refusal(line, "permission"))
+		return -EPERM;
+	if (!gp_ask_take_text(&line, "{\"schema\":\"gpupool.chunk/1\",\"bytes\":") ||
+		!gp_ask_take_number(&line, &chunk->bytes) || !gp_ask_take_text(&line, ",\"span_bytes\":") ||
+		!gp_ask_take_number(&line, &chunk->span_bytes) || !gp_ask_take_text(&line, ",\"offset\":") ||
+		!gp_ask_take_number(&line, &chunk->offset) || !gp_ask_take_text(&line, ",\"block_bytes\":") ||
+		!gp_ask_take_number(&line, &chunk->block_bytes) || strcmp(line, "}"))
+		return -EPROTO;
+	if (!chunk->bytes || chunk->bytes > chunk->span_bytes || !chunk->block_bytes ||
+		chunk->block_bytes > chunk->span_bytes || chunk->offset > chunk->span_bytes - chunk->block_bytes)
 		return -EPROTO;
 	return 0;
 }
@@ -168,20 +197,82 @@ static int send_all(int fd, const char *text, size_t length, int64_t end_ms)
 	return 0;
 }
 
-/* Receives one line, without its newline. Refuses a line with a NUL in it. */
-static int receive_line(int fd, char line[static ANSWER_MAX], int64_t end_ms)
+/* Room for more descriptors than a correct answer has, so that all of them can be closed. */
+enum { FDS_MAX = 8 };
+
+union control {
+	struct cmsghdr align;
+	char bytes[CMSG_SPACE(FDS_MAX * sizeof(int))];
+};
+
+/*
+ * Takes the descriptors of a message. Returns 0, -EMFILE if the kernel dropped some, or -EPROTO for a second one: then
+ * all are closed.
+ */
+static int take_fds(struct msghdr *message, int *fd)
+{
+	int error = message->msg_flags & MSG_CTRUNC ? -EMFILE : 0;
+
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {
+		size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		for (size_t i = 0; i < n; i++) {
+			int one;
+
+			memcpy(&one, CMSG_DATA(c) + i * sizeof(one), sizeof(one));
+			if (*fd < 0) {
+				*fd = one;
+				continue;
+			}
+			close(one);
+			error = -EPROTO;
+		}
+	}
+	return error;
+}
+
+/*
+ * Receives as recv does. The kernel discards descriptors unless *ret_fd is to have one, which starts at -1. Returns
+ * -errno on failure.
+ */
+static ssize_t receive_some(int fd, void *into, size_t size, int *ret_fd)
+{
+	union control control;
+	struct iovec part = {into, size};
+	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+	ssize_t n;
+	int error;
+
+	if (ret_fd) {
+		message.msg_control = &control;
+		message.msg_controllen = sizeof(control);
+	}
+	n = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
+	if (n < 0)
+		return -errno;
+	error = ret_fd ? take_fds(&message, ret_fd) : 0;
+	return error ? error : n;
+}
+
+/*
+ * Receives one line, without its newline, and the descriptor that comes with it unless ret_fd is NULL. Refuses a line
+ * with a NUL in it.
+ */
+static int receive_line(int fd, char line[static ANSWER_MAX], int *ret_fd, int64_t end_ms)
 {
 	size_t used = 0;
 
 	for (;;) {
-		ssize_t n = recv(fd, line + used, ANSWER_MAX - used, 0);
+		ssize_t n = receive_some(fd, line + used, ANSWER_MAX - used, ret_fd);
 		char *end;
 		int error;
 
 		if (n == 0)
 			return -ENOENT; /* the process closed the connection */
-		if (n < 0 && errno != EAGAIN && errno != EINTR)
-			return -errno;
+		if (n < 0 && n != -EAGAIN && n != -EINTR)
+			return (int)n;
 		used += n > 0 ? (size_t)n : 0;
 		end = memchr(line, '\n', used);
 		if (end) {
@@ -207,9 +298,68 @@ static int ask(pid_t pid, uint64_t start_ticks, uint64_t nonce, uint64_t serial,
 	length = snprintf(line, sizeof(line), "ipc %" PRIu64 " %" PRIu64 "\n", nonce, serial);
 	error = send_all(fd, line, (size_t)length, end_ms);
 	if (!error)
-		error = receive_line(fd, line, end_ms);
+		error = receive_line(fd, line, NULL, end_ms);
 	close(fd);
 	return error ? error : gp_ipc_parse(line, ret_reply);
+}
+
+static int ask_chunk(int fd, const uint64_t words[static 3], int64_t end_ms, struct gp_ipc_chunk *chunk)
+{
+	char line[ANSWER_MAX];
+	int length = snprintf(line, sizeof(line), "chunk %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", words[0],
+		words[1], words[2], chunk->at);
+	int error = send_all(fd, line, (size_t)length, end_ms);
+
+	chunk->fd = -1;
+	if (!error)
+		error = receive_line(fd, line, &chunk->fd, end_ms);
+	if (!error)
+		error = gp_ipc_parse_chunk(line, chunk);
+	return !error && chunk->fd < 0 ? -EPROTO : error;
+}
+
+static bool is_of_same_block(const struct gp_ipc_chunk *one, const struct gp_ipc_chunk *other)
+{
+	return one->span_bytes == other->span_bytes && one->offset == other->offset &&
+	       one->block_bytes == other->block_bytes;
+}
+
+/* Asks for one chunk after the other, so that both processes need one descriptor at a time. */
+static int ask_each(int fd, const uint64_t words[static 3], int64_t end_ms,
+	int (*fn)(void *arg, const struct gp_ipc_chunk *chunk), void *arg)
+{
+	struct gp_ipc_chunk first = {.at = 0}, chunk = first;
+	int error;
+
+	do {
+		error = ask_chunk(fd, words, end_ms, &chunk);
+		if (!error && !chunk.at)
+			first = chunk;
+		if (!error && (!is_of_same_block(&chunk, &first) || chunk.bytes > chunk.span_bytes - chunk.at))
+			error = -EPROTO;
+		if (!error)
+			error = fn(arg, &chunk);
+		if (chunk.fd >= 0)
+			close(chunk.fd);
+		chunk.at += chunk.bytes;
+	} while (!error && chunk.at < chunk.span_bytes);
+	return error;
+}
+
+int gp_ipc_ask_chunks(pid_t pid, uint64_t start_ticks, const uint64_t words[static 3],
+	int (*fn)(void *arg, const struct gp_ipc_chunk *chunk), void *arg)
+{
+	int64_t end_ms = gp_ask_now_ms() + LIMIT_MS;
+	int cancel_state, error, fd;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+	error = fd = connect_to(pid, start_ticks, end_ms);
+	if (fd >= 0) {
+		error = ask_each(fd, words, end_ms, fn, arg);
+		close(fd);
+	}
+	pthread_setcancelstate(cancel_state, NULL);
+	return error;
 }
 
 int gp_ipc_ask(pid_t pid, uint64_t start_ticks, uint64_t nonce, uint64_t serial, struct gp_ipc_reply *ret_reply)

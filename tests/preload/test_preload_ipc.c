@@ -43,9 +43,9 @@ static const struct {
 
 enum { N_ROWS = LENGTH(rows), N_OF_WHOLES = 2, N_ONE_WAY = N_ROWS - 1 };
 
-static const char *const pools[] = {"none", "simple", "binned", "split"};
+static const char *const pools[] = {"none", "simple", "binned", "split", "vmm"};
 
-enum { SPLIT = 3, N_POOLS };
+enum { SPLIT = 3, VMM, N_POOLS };
 
 static char pool_variable[32], peer_variable[PATH_MAX + 32];
 
@@ -166,6 +166,8 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc, two_processes_with_the_library_share_memory_as_without_it, 0, N_POOLS * N_ROWS);
 	tcase_add_loop_test(
 		tc, an_importer_with_the_library_opens_handles_of_an_exporter_without_it, 0, BEFORE_SPLIT + N_ONE_WAY);
+	tcase_add_loop_test(tc, an_importer_with_the_library_opens_handles_of_an_exporter_without_it, VMM * N_ROWS,
+		VMM * N_ROWS + N_ONE_WAY);
 	tcase_add_loop_test(tc, an_importer_without_the_library_opens_handles_of_an_exporter_with_it, 0,
 		BEFORE_SPLIT + N_OF_WHOLES);
 	tcase_add_test(tc, an_importer_without_the_library_is_refused_only_blocks_from_before_the_export);

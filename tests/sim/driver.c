@@ -150,6 +150,7 @@ static const struct {
 	{91, 1},          /* registered memory at the host's address */
 	{99, 1},          /* host registration */
 	{102, 1},         /* reserved addresses, and memory that is mapped there */
+	{103, 1},         /* which other processes can get by file descriptors */
 	{110, 1},         /* GPUDirect RDMA with that */
 	{CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 1}, {116, 1}, /* GPUDirect RDMA */
 	{CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, 1}, {125, 1},      /* IPC */
