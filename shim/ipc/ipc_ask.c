@@ -165,6 +165,16 @@ static void try_all_abstract(struct connection *connection)
 	} while (gp_ask_now_ms() < connection->end_ms);
 }
 
+/* Without a descriptor no directory can be looked into, so no process is found. */
+static bool is_any_fd_left(void)
+{
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0;
+}
+
 /* Connects to the process's socket: a file in a socket directory that this process knows, or an abstract socket. */
 static int connect_to(pid_t pid, uint64_t start_ticks, int64_t end_ms)
 {
@@ -174,7 +184,7 @@ static int connect_to(pid_t pid, uint64_t start_ticks, int64_t end_ms)
 	gp_ask_each_dir(try_dir, &connection);
 	if (connection.result == -ENOENT)
 		try_all_abstract(&connection);
-	return connection.result;
+	return connection.result == -ENOENT && !is_any_fd_left() ? -EMFILE : connection.result;
 }
 
 static int send_all(int fd, const char *text, size_t length, int64_t end_ms)

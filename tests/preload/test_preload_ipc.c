@@ -38,6 +38,12 @@ static const struct {
 	{"app_ipc_wrong", "forged"},
 	{"app_ipc_wrong", "freed"},
 	{"app_ipc_wrong", "stranger"},
+	{"app_ipc_mapped", "interior"},
+	{"app_ipc_mapped", "parts"},
+	{"app_ipc_mapped", "barrier"},
+	{"app_ipc_mapped", "descriptors"},
+	{"app_ipc_mapped", "attributes"},
+	{"app_ipc_mapped", "alone"},
 	{"app_ipc", "exchanged"},
 };
 
@@ -148,6 +154,117 @@ START_TEST(an_ipc_answer_with_an_offset_outside_its_segment_is_refused)
 }
 END_TEST
 
+static const char *const vmm[] = {"GPUPOOL_POOL=vmm", "GPUPOOL_LOG=warn", CLOCK, MEMORY, NULL};
+
+static void play_vmm(const char *scenario)
+{
+	play_run(&(struct play){.program = "app_ipc_mapped", .words = {scenario}, .env = vmm, .preload = play_library});
+	ck_assert_int_eq(play_status, 0);
+}
+
+START_TEST(a_block_of_vmm_that_lies_in_several_chunks_is_opened_chunk_by_chunk)
+{
+	play_vmm("parts");
+	ck_assert_uint_gt(play_fact("maps"), 1);
+}
+END_TEST
+
+/* The simulated driver needs addresses of a chunk for each block that is open, so this needs more memory. */
+START_TEST(a_thousand_handles_are_opened_as_without_the_library)
+{
+	snprintf(pool_variable, sizeof(pool_variable), "GPUPOOL_POOL=%s", pools[_i]);
+	play_same(&(struct play){.program = "app_ipc_mapped",
+		.words = {"thousand"},
+		.env = (const char *const[]){pool_variable, "GPUPOOL_LOG=off", CLOCK, NULL}});
+}
+END_TEST
+
+START_TEST(freed_blocks_of_vmm_keep_their_contents_while_another_process_has_them_open)
+{
+	play_vmm("thousand");
+	ck_assert_uint_eq(play_fact("words that changed after the free"), 0);
+}
+END_TEST
+
+START_TEST(a_block_of_vmm_opens_while_a_thread_of_the_exporter_waits_in_a_free)
+{
+	static const char *const env[] = {"GPUPOOL_POOL=vmm", "GPUPOOL_SYNC_FREE=on", CLOCK, MEMORY, NULL};
+
+	play_same(&(struct play){.program = "app_ipc_mapped", .words = {"barrier"}, .env = env});
+}
+END_TEST
+
+START_TEST(clients_that_end_before_they_have_a_chunk_leave_no_descriptor_in_the_exporter)
+{
+	play_vmm("hangup");
+	ck_assert_str_eq(play_out, "open: 0\na wrong nonce is refused: 1\nno chunk is passed: 1\nopen: 0\n"
+				   "descriptors that stay at the exporter's: 0\nthe exporter's end: 0\n");
+}
+END_TEST
+
+START_TEST(an_open_that_fails_in_the_middle_leaves_nothing_mapped)
+{
+	play_vmm("faults");
+	ck_assert_str_eq(play_out, "open: 0\n"
+				   "cuMemImportFromShareableHandle: 2\ndescriptors that stay: 0\n"
+				   "cuMemImportFromShareableHandle: 2\ndescriptors that stay: 0\n"
+				   "cuMemAddressReserve: 2\ndescriptors that stay: 0\n"
+				   "cuMemMap: 2\ndescriptors that stay: 0\n"
+				   "cuMemMap: 2\ndescriptors that stay: 0\n"
+				   "cuMemSetAccess: 101\ndescriptors that stay: 0\n"
+				   "reservations that stay: 0\nwrong words: 0\nclose: 0\nthe exporter's end: 0\n");
+}
+END_TEST
+
+START_TEST(an_exporter_that_cannot_pass_a_chunk_loses_no_memory_and_the_importer_logs_why)
+{
+	play_vmm("refuses");
+	ck_assert_str_eq(play_out, "open while the driver refuses: 1\nopen while the exporter has no descriptor: 1\n"
+				   "open without a descriptor: 1\nopen: 0\nthe exporter's free: 0\n"
+				   "the exporter's end: 0\n");
+	ck_assert_ptr_nonnull(strstr(play_err, "the driver of that process cannot export the memory\n"));
+	ck_assert_ptr_nonnull(strstr(play_err, "this process has no file descriptor left\n"));
+}
+END_TEST
+
+START_TEST(an_ipc_handle_of_another_version_is_refused_with_a_message)
+{
+	play_vmm("attributes");
+	ck_assert_ptr_nonnull(strstr(play_out, "wrong version: 1\n"));
+	ck_assert_ptr_nonnull(strstr(play_err, "it is of another version of gpupool than "));
+}
+END_TEST
+
+START_TEST(an_importer_without_the_library_is_refused_blocks_of_vmm_and_the_exporter_logs_what_to_do)
+{
+	snprintf(peer_variable, sizeof(peer_variable), "APP_PEER_PRELOAD=%s", play_library);
+	play_run(&(struct play){.program = "app_ipc_wrong",
+		.words = {"stranger"},
+		.env = (const char *const[]){"GPUPOOL_POOL=vmm", "GPUPOOL_LOG=info", peer_variable, CLOCK, NULL}});
+	ck_assert_ptr_nonnull(strstr(play_out, "as the same user: 1\n"));
+	ck_assert_ptr_nonnull(strstr(play_err, "only processes under gpupool can open the handles"));
+	ck_assert_int_eq(play_status, 0);
+}
+END_TEST
+
+/* Memory of vmm that importers could not open has no handle, as before, and its attribute says so. */
+static const struct {
+	const char *variable, *reason;
+} unable[] = {
+	{"GPUPOOL_SOCKET=off", "importers would ask the control socket, and GPUPOOL_SOCKET is off"},
+	{"SIMGPU_LACKS=103", "the driver cannot export mapped memory here"},
+};
+
+START_TEST(blocks_of_vmm_that_no_process_could_open_have_no_ipc_handle_and_the_log_says_why)
+{
+	const char *const env[] = {"GPUPOOL_POOL=vmm", "GPUPOOL_LOG=warn", unable[_i].variable, MEMORY, NULL};
+
+	play_run(&(struct play){.program = "app_ipc_mapped", .words = {"alone"}, .env = env, .preload = play_library});
+	ck_assert_str_eq(play_out, "legacy: 0\nexport: 1\nexport of a freed block: 1\n");
+	ck_assert_ptr_nonnull(strstr(play_err, unable[_i].reason));
+}
+END_TEST
+
 /* Proves that the scenario "first" can fail: this setting keeps the library from waiting for completion. */
 START_TEST(with_ordered_reuse_forced_an_importers_first_write_is_lost)
 {
@@ -173,6 +290,17 @@ static void add(TCase *tc)
 	tcase_add_test(tc, an_importer_without_the_library_is_refused_only_blocks_from_before_the_export);
 	tcase_add_loop_test(tc, forged_ipc_handles_are_refused_as_invalid_values, 0, N_POOLS);
 	tcase_add_test(tc, an_ipc_answer_with_an_offset_outside_its_segment_is_refused);
+	tcase_add_loop_test(tc, a_thousand_handles_are_opened_as_without_the_library, 0, N_POOLS);
+	tcase_add_test(tc, a_block_of_vmm_that_lies_in_several_chunks_is_opened_chunk_by_chunk);
+	tcase_add_test(tc, freed_blocks_of_vmm_keep_their_contents_while_another_process_has_them_open);
+	tcase_add_test(tc, a_block_of_vmm_opens_while_a_thread_of_the_exporter_waits_in_a_free);
+	tcase_add_test(tc, clients_that_end_before_they_have_a_chunk_leave_no_descriptor_in_the_exporter);
+	tcase_add_test(tc, an_open_that_fails_in_the_middle_leaves_nothing_mapped);
+	tcase_add_test(tc, an_exporter_that_cannot_pass_a_chunk_loses_no_memory_and_the_importer_logs_why);
+	tcase_add_test(tc, an_ipc_handle_of_another_version_is_refused_with_a_message);
+	tcase_add_test(tc, an_importer_without_the_library_is_refused_blocks_of_vmm_and_the_exporter_logs_what_to_do);
+	tcase_add_loop_test(tc, blocks_of_vmm_that_no_process_could_open_have_no_ipc_handle_and_the_log_says_why, 0,
+		LENGTH(unable));
 	tcase_add_test(tc, with_ordered_reuse_forced_an_importers_first_write_is_lost);
 }
 

@@ -1,0 +1,519 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * Memory that two processes share chunk by chunk (GPUPOOL_POOL=vmm). The first scenarios print the same as without the
+ * library. The others need the library in both processes, and most of them the simulated driver.
+ */
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "app_peer.h"
+#include "tests/sim/abi.h"
+
+enum { THOUSAND = 1000, N_PARTS = 12, PART = 3, BEFORE = 1000, AFTER = 4000 };
+
+/* Counts the descriptors of memory that the simulated driver has made. */
+static int count_fds(void)
+{
+	DIR *entries = opendir("/proc/self/fd");
+	const struct dirent *entry;
+	char target[64];
+	int n = 0;
+
+	while (entries && (entry = readdir(entries)))
+		n += readlinkat(dirfd(entries), entry->d_name, target, sizeof(target)) > 6 &&
+		     strncmp(target, "/memfd", 6) == 0;
+	if (entries)
+		closedir(entries);
+	return n;
+}
+
+/* The number of descriptors above `before`, once those on their way are closed. One was perhaps on its way then. */
+static int count_staying(int before)
+{
+	int staying;
+
+	for (int i = 0; (staying = count_fds() - before) > 0 && i < 2000; i++)
+		usleep(1000);
+	return staying > 0 ? staying : 0;
+}
+
+enum { FD_LIMIT = 256 };
+
+/* Takes all descriptors of the process, and returns one of them. */
+static int take_fds(struct rlimit *before)
+{
+	struct rlimit few;
+	int fd, last = -1;
+
+	getrlimit(RLIMIT_NOFILE, before);
+	few = *before;
+	few.rlim_cur = FD_LIMIT;
+	setrlimit(RLIMIT_NOFILE, &few);
+	while ((fd = dup(0)) >= 0)
+		last = fd;
+	return last;
+}
+
+static void give_fds(const struct rlimit *before)
+{
+	struct stat input, st;
+
+	setrlimit(RLIMIT_NOFILE, before);
+	fstat(0, &input);
+	for (int fd = 3; fd < FD_LIMIT; fd++)
+		if (!fstat(fd, &st) && st.st_ino == input.st_ino && st.st_dev == input.st_dev)
+			close(fd);
+}
+
+/* The handle of an inner address opens at the start of the block, since callers add their own offset. */
+static void interior_exporter(void)
+{
+	CUdeviceptr ptr[2];
+
+	app_alloc(MIB);
+	for (unsigned i = 0; i < 2; i++) {
+		ptr[i] = app_alloc(i ? 5 * MIB : 64 * KIB);
+		app_fill_now(ptr[i], i ? 5 * MIB : 64 * KIB, BEFORE + i);
+	}
+	app_put_handle(ptr[0] + 4096 + 8);
+	app_put_handle(ptr[1] + 3 * MIB + 4);
+	app_put_handle(ptr[1]);
+	app_await();
+}
+
+static void interior_importer(void)
+{
+	CUdeviceptr small = app_open(app_take_handle()), ptr = app_open(app_take_handle()), base;
+
+	app_result("wrong words in a small block", app_wrong(small, 64 * KIB, BEFORE));
+	app_result("wrong words in a large block", app_wrong(ptr, 5 * MIB, BEFORE + 1));
+	base = app_open(app_take_handle());
+	app_result("the same address by the handle of the start", base == ptr);
+	app_result("close", cuIpcCloseMemHandle(ptr));
+	app_result("close", cuIpcCloseMemHandle(ptr));
+	app_result("close", cuIpcCloseMemHandle(small));
+	app_go();
+}
+
+/* Under vmm the block is made of the memory of many others. */
+static CUdeviceptr alloc_of_parts(void)
+{
+	CUdeviceptr ptr[2 * N_PARTS];
+
+	for (unsigned i = 0; i < LENGTH(ptr); i++)
+		ptr[i] = app_alloc(PART * MIB);
+	for (unsigned i = 0; i < LENGTH(ptr); i += 2)
+		APP_MUST(cuMemFree_v2(ptr[i]));
+	APP_MUST(cuCtxSynchronize());
+	return app_alloc(N_PARTS * PART * MIB);
+}
+
+static void parts_exporter(void)
+{
+	CUdeviceptr ptr = alloc_of_parts();
+	int unseen = 0;
+
+	for (unsigned i = 0; i < N_PARTS; i++)
+		app_fill_now(ptr + i * PART * MIB, PART * MIB, BEFORE + i);
+	app_put_handle(ptr + 7 * MIB);
+	app_await();
+	for (unsigned i = 0; i < N_PARTS; i++)
+		unseen += app_wrong(ptr + i * PART * MIB, PART * MIB, AFTER + i);
+	APP_MUST(cuMemFree_v2(ptr));
+	app_put_number((uint64_t)unseen);
+}
+
+static void parts_importer(void)
+{
+	CUipcMemHandle handle = app_take_handle();
+	CUdeviceptr ptr = app_open(handle), base = 0;
+	size_t bytes = 0;
+
+	for (unsigned i = 0; i < N_PARTS; i++)
+		app_result("wrong words", app_wrong(ptr + i * PART * MIB, PART * MIB, BEFORE + i));
+	for (unsigned i = 0; i < N_PARTS; i++)
+		app_fill_now(ptr + i * PART * MIB, PART * MIB, AFTER + i);
+	APP_MUST(cuMemGetAddressRange_v2(&base, &bytes, ptr + N_PARTS * PART * MIB - 1));
+	app_result("range", base == ptr && bytes >= N_PARTS * PART * MIB);
+	app_fact("maps", app_calls("cuMemImportFromShareableHandle"));
+	app_go();
+	app_result("importer's writes missing", (int)app_take_number());
+	app_result("wrong words after the free", app_wrong(ptr, N_PARTS * PART * MIB, AFTER));
+	app_result("close", cuIpcCloseMemHandle(ptr));
+	app_result("close again", cuIpcCloseMemHandle(ptr));
+}
+
+static size_t size_of(unsigned nth)
+{
+	return (nth % 7 + 1) * 4096;
+}
+
+static void thousand_exporter(void)
+{
+	static CUdeviceptr ptr[THOUSAND];
+
+	for (unsigned i = 0; i < THOUSAND; i++) {
+		ptr[i] = app_alloc(size_of(i));
+		app_fill_now(ptr[i], size_of(i), BEFORE + i);
+	}
+	for (unsigned i = 0; i < THOUSAND; i++)
+		app_put_handle(ptr[i]);
+	app_await();
+	for (unsigned i = 0; i < THOUSAND; i++)
+		APP_MUST(cuMemFree_v2(ptr[i]));
+	app_go();
+	app_await();
+}
+
+static void thousand_importer(void)
+{
+	static CUdeviceptr ptr[THOUSAND];
+	int wrong = 0, changed = 0;
+
+	for (unsigned i = 0; i < THOUSAND; i++) {
+		ptr[i] = app_open(app_take_handle());
+		wrong += app_wrong(ptr[i], size_of(i), BEFORE + i);
+	}
+	app_go();
+	app_await();
+	for (unsigned i = 0; i < THOUSAND; i++) {
+		changed += app_wrong(ptr[i], size_of(i), BEFORE + i);
+		APP_MUST(cuIpcCloseMemHandle(ptr[i]));
+	}
+	app_result("wrong words", wrong);
+	app_fact("words that changed after the free", (uint64_t)changed); /* the driver clears small blocks */
+	app_go();
+}
+
+/*
+ * The importer opens a block while a kernel of the exporter spins, and while threads of the exporter wait behind it in
+ * a free and for the context. The kernel ends once the importer writes the word that it waits for.
+ */
+static CUdeviceptr behind;
+
+static void *free_behind(void *unused)
+{
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	APP_MUST(cuMemFree_v2(behind));
+	return NULL;
+}
+
+static void *wait_behind(void *unused)
+{
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	APP_MUST(cuCtxSynchronize());
+	return NULL;
+}
+
+static void barrier_exporter(void)
+{
+	CUdeviceptr flag = app_alloc(4 * MIB), other = app_alloc(4 * MIB);
+	pthread_t threads[2];
+
+	behind = app_alloc(4 * MIB);
+	app_fill_now(flag, 4 * MIB, 0);
+	app_fill_now(other, 4 * MIB, BEFORE);
+	app_put_handle(flag);
+	app_put_handle(other);
+	app_spin_until(app_stream(), (const uint32_t *)(uintptr_t)flag, AFTER);
+	pthread_create(&threads[0], NULL, free_behind, NULL);
+	pthread_create(&threads[1], NULL, wait_behind, NULL);
+	app_go();
+	for (unsigned i = 0; i < 2; i++)
+		pthread_join(threads[i], NULL);
+	app_go();
+	app_await();
+}
+
+static void barrier_importer(void)
+{
+	CUipcMemHandle handle[2] = {app_take_handle(), app_take_handle()};
+	CUdeviceptr flag, other;
+
+	app_await();
+	usleep(20000); /* the threads are probably behind the kernel by now */
+	other = app_open(handle[1]);
+	flag = app_open(handle[0]);
+	app_result("wrong words", app_wrong(other, 4 * MIB, BEFORE));
+	app_fill_now(flag, 4 * MIB, AFTER);
+	app_await();
+	app_result("close", cuIpcCloseMemHandle(other));
+	app_result("close of the flag", cuIpcCloseMemHandle(flag));
+	app_go();
+}
+
+/* Neither process keeps a descriptor of a block that it exports or opens. */
+static void descriptors_exporter(void)
+{
+	CUdeviceptr ptr = app_alloc(4 * MIB);
+	int before;
+
+	app_put_handle(ptr);
+	app_await();
+	before = count_fds();
+	app_go();
+	app_await();
+	app_put_number((uint64_t)count_staying(before));
+}
+
+static void descriptors_importer(void)
+{
+	CUipcMemHandle handle = app_take_handle();
+	int before;
+
+	app_result("open", app_try_open(handle));
+	before = count_fds();
+	app_go();
+	app_await();
+	for (unsigned i = 0; i < 100; i++)
+		if (app_try_open(handle))
+			app_result("open", 1);
+	app_result("descriptors that stay", count_staying(before));
+	app_go();
+	app_result("descriptors that stay at the exporter's", (int)app_take_number());
+}
+
+static void describe(const char *what, CUdeviceptr ptr)
+{
+	CUmemGenericAllocationHandle handle = 0;
+	uint64_t types = 7, legacy = 7;
+	CUcontext ctx = NULL;
+
+	APP_MUST(cuPointerGetAttribute(&types, CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES, ptr));
+	APP_MUST(cuPointerGetAttribute(&legacy, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, ptr));
+	APP_MUST(cuPointerGetAttribute(&ctx, CU_POINTER_ATTRIBUTE_CONTEXT, ptr));
+	app_say(what, "handle types %u, legacy %u, context %d, retain %d", (unsigned)types, (unsigned)legacy,
+		ctx == app_ctx, cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)ptr));
+}
+
+static void attributes_exporter(void)
+{
+	app_put_handle(app_alloc(MIB));
+	app_await();
+}
+
+static void attributes_importer(void)
+{
+	CUdeviceptr ptr = app_open(app_take_handle());
+
+	describe("an own block", app_alloc(4 * MIB) + MIB);
+	describe("an opened block", ptr + 4096);
+	app_result("wrong version", app_try_open((CUipcMemHandle){"gpupool ipc 9"}));
+	app_result("close", cuIpcCloseMemHandle(ptr));
+	app_go();
+}
+
+/* From here on the scenarios need gpupool in both processes. */
+
+static uint64_t word_of(CUipcMemHandle handle, unsigned nth)
+{
+	uint64_t word;
+
+	memcpy(&word, handle.reserved + 16 + 8 * nth, sizeof(word));
+	return word;
+}
+
+static int connect_to_exporter(CUipcMemHandle handle)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	snprintf(address.sun_path, sizeof(address.sun_path), "%.60s/%llu.%llu.sock", getenv("GPUPOOL_RUNTIME_DIR"),
+		(unsigned long long)word_of(handle, 0), (unsigned long long)word_of(handle, 1));
+	APP_MUST(connect(fd, (struct sockaddr *)&address, sizeof(address)));
+	return fd;
+}
+
+static void ask(int fd, CUipcMemHandle handle, uint64_t nonce, uint64_t at)
+{
+	char line[160];
+	int n = snprintf(line, sizeof(line), "chunk %llu %llu %llu %llu\n", (unsigned long long)nonce,
+		(unsigned long long)word_of(handle, 3), (unsigned long long)word_of(handle, 4), (unsigned long long)at);
+
+	APP_MUST(write(fd, line, (size_t)n) != n);
+}
+
+/* Clients ask for chunks and end before they have the answer: descriptors must not stay in the exporter. */
+static void hangup_importer(void)
+{
+	CUipcMemHandle handle = app_take_handle();
+	char line[512] = "";
+	int fd;
+
+	app_result("open", app_try_open(handle));
+	app_go();
+	app_await();
+	for (unsigned i = 0; i < 200; i++) {
+		fd = connect_to_exporter(handle);
+		for (unsigned k = 0; k <= i % 16; k++)
+			ask(fd, handle, word_of(handle, 2), 0);
+		close(fd);
+	}
+	fd = connect_to_exporter(handle);
+	ask(fd, handle, word_of(handle, 2) + 1, 0);
+	ask(fd, handle, word_of(handle, 2), 4 * MIB);
+	for (size_t n = 0;
+		n + 1 < sizeof(line) && !(n > 2 && strchr(strchr(line, '\n') ? strchr(line, '\n') + 1 : "", '\n'));)
+		n += (size_t)read(fd, line + n, 1);
+	close(fd);
+	app_result("a wrong nonce is refused", strstr(line, "\"unknown\"") != NULL);
+	app_result("no chunk is passed", strstr(line, "gpupool.chunk") == NULL);
+	app_result("open", app_try_open(handle));
+	app_go();
+	app_result("descriptors that stay at the exporter's", (int)app_take_number());
+}
+
+static void fault(const char *spec)
+{
+	bool (*inject)(const char *) = (bool (*)(const char *))dlsym(RTLD_DEFAULT, "simgpu_fault");
+
+	if (inject && !inject(spec))
+		app_must(-1, spec);
+}
+
+/* Calls that fail: the nth from now on, which is in the middle of an open. */
+static const struct {
+	const char *function;
+	unsigned nth, code;
+} failing[] = {
+	{"cuMemImportFromShareableHandle", 1, 2},
+	{"cuMemImportFromShareableHandle", 2, 2},
+	{"cuMemAddressReserve", 1, 2},
+	{"cuMemMap", 1, 2},
+	{"cuMemMap", 2, 2},
+	{"cuMemSetAccess", 1, 101},
+};
+
+static int open_failing(CUipcMemHandle handle, unsigned nth)
+{
+	char spec[64];
+	int result;
+
+	snprintf(spec, sizeof(spec), "%s:%llu=%u", failing[nth].function,
+		(unsigned long long)app_calls(failing[nth].function) + failing[nth].nth, failing[nth].code);
+	fault(spec);
+	result = app_try_open(handle);
+	fault(NULL);
+	return result;
+}
+
+/* A driver call of the importer fails in the middle: nothing stays mapped, and the next open works. */
+static void faults_exporter(void)
+{
+	CUdeviceptr ptr = alloc_of_parts();
+
+	app_fill_now(ptr, N_PARTS * PART * MIB, BEFORE);
+	app_put_handle(ptr);
+	app_await();
+}
+
+static void faults_importer(void)
+{
+	CUipcMemHandle handle = app_take_handle();
+	CUdeviceptr ptr;
+
+	app_result("open", app_try_open(handle));
+	for (unsigned i = 0; i < LENGTH(failing); i++) {
+		int before = count_fds();
+
+		app_result(failing[i].function, open_failing(handle, i));
+		app_result("descriptors that stay", count_staying(before));
+	}
+	/* Those of two arenas stay, and the call that failed reserved nothing. */
+	app_result("reservations that stay",
+		(int)app_calls("cuMemAddressReserve") - (int)app_calls("cuMemAddressFree") - 3);
+	ptr = app_open(handle);
+	app_result("wrong words", app_wrong(ptr, N_PARTS * PART * MIB, BEFORE));
+	app_result("close", cuIpcCloseMemHandle(ptr));
+	app_go();
+}
+
+/* The exporter's driver cannot export, or the exporter has no descriptor left. */
+static void refuses_exporter(void)
+{
+	CUdeviceptr ptr = alloc_of_parts();
+	struct rlimit before;
+
+	app_put_handle(ptr);
+	fault("cuMemExportToShareableHandle:2=2");
+	app_go();
+	app_await();
+	fault(NULL);
+	close(take_fds(&before)); /* the server accepts a client with it */
+	app_go();
+	app_await();
+	give_fds(&before);
+	app_go();
+	app_await();
+	app_put_number(cuMemFree_v2(ptr));
+}
+
+static void refuses_importer(void)
+{
+	CUipcMemHandle handle = app_take_handle();
+	struct rlimit before;
+
+	app_await();
+	app_result("open while the driver refuses", app_try_open(handle));
+	app_go();
+	app_await();
+	app_result("open while the exporter has no descriptor", app_try_open(handle));
+	app_go();
+	app_await();
+	take_fds(&before);
+	app_result("open without a descriptor", app_try_open(handle));
+	give_fds(&before);
+	app_result("open", app_try_open(handle));
+	app_go();
+	app_result("the exporter's free", (int)app_take_number());
+}
+
+/* A process alone: its exports, where importers could not ask it, or where the driver cannot export. */
+static void alone(void)
+{
+	CUipcMemHandle handle;
+	uint64_t legacy = 7;
+	CUdeviceptr ptr;
+
+	app_start();
+	ptr = app_alloc(MIB);
+	APP_MUST(cuPointerGetAttribute(&legacy, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, ptr));
+	app_result("legacy", (int)(legacy & 0xff));
+	app_result("export", cuIpcGetMemHandle(&handle, ptr));
+	APP_MUST(cuMemFree_v2(ptr));
+	app_result("export of a freed block", cuIpcGetMemHandle(&handle, ptr));
+}
+
+APP_PAIR(interior, interior_exporter, interior_importer)
+APP_PAIR(parts, parts_exporter, parts_importer)
+APP_PAIR(thousand, thousand_exporter, thousand_importer)
+APP_PAIR(barrier, barrier_exporter, barrier_importer)
+APP_PAIR(descriptors, descriptors_exporter, descriptors_importer)
+APP_PAIR(attributes, attributes_exporter, attributes_importer)
+APP_PAIR(hangup, descriptors_exporter, hangup_importer)
+APP_PAIR(faults, faults_exporter, faults_importer)
+APP_PAIR(refuses, refuses_exporter, refuses_importer)
+
+const struct app_scenario app_scenarios[] = {
+	{"interior", interior},
+	{"parts", parts},
+	{"thousand", thousand},
+	{"barrier", barrier},
+	{"descriptors", descriptors},
+	{"attributes", attributes},
+	{"hangup", hangup},
+	{"faults", faults},
+	{"refuses", refuses},
+	{"alone", alone},
+	{0},
+};
