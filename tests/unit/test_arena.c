@@ -10,6 +10,7 @@
 
 #include "pool/pool.h"
 #include "pool/pool_control.h"
+#include "pool/vmm/pin.h"
 #include "pool_fixture.h"
 #include "tests/suite.h"
 
@@ -412,6 +413,107 @@ START_TEST(vmm_loses_no_memory_if_the_context_ends_during_a_driver_call)
 END_TEST
 
 /* If they were freed, their next owner would find memory mapped there. */
+static int pin(uint64_t addr, uint64_t at, struct gp_pin *ret_pin)
+{
+	return gp_pool_pin(&px.map, addr, fixture_info(addr).serial, at, ret_pin);
+}
+
+START_TEST(a_pinned_chunk_goes_back_only_after_the_unpin)
+{
+	uint64_t addr = fixture_alloc(4 * GP_MIB);
+	struct gp_pin first, second;
+
+	ck_assert_int_eq(gp_pool_export(&px.map, addr), 0);
+	fixture_note_export(addr);
+	ck_assert_int_eq(pin(addr, 0, &first), 0);
+	ck_assert_int_eq(pin(addr, 0, &second), 0);
+	fixture_free_as(addr, GP_FREE_SYNCED);
+	gp_pool_reclaim(fixture_pool());
+	gp_pool_unpin(&first);
+	gp_pool_reclaim(fixture_pool());
+	ck_assert_uint_eq(fixture_stats().total_bytes, 4 * GP_MIB);
+	gp_pool_unpin(&second);
+	gp_pool_reclaim(fixture_pool());
+	ck_assert_uint_eq(fixture_stats().total_bytes, 0);
+}
+END_TEST
+
+START_TEST(a_pinned_chunk_is_not_moved)
+{
+	uint64_t addr = fixture_alloc(4 * GP_MIB), last = fixture_alloc(4 * GP_MIB);
+	struct gp_pin one;
+
+	ck_assert_int_eq(pin(addr, 0, &one), 0);
+	fixture_free_as(addr, GP_FREE_SYNCED);
+	gp_pool_reclaim(fixture_pool());
+	ck_assert_uint_eq(fixture_stats().total_bytes, 8 * GP_MIB);
+	fixture_free_as(last, GP_FREE_SYNCED);
+	gp_pool_unpin(&one);
+	gp_pool_reclaim(fixture_pool());
+	ck_assert_uint_eq(fixture_stats().total_bytes, 0);
+}
+END_TEST
+
+START_TEST(pins_name_the_chunks_of_a_block_one_after_the_other)
+{
+	uint64_t addr, at = 0, last = 0, small;
+	unsigned n = 0;
+	struct gp_pin one;
+
+	make_comb(2);
+	addr = fixture_alloc(N_BLOCKS / 2 * 2 * GRANULE);
+	do {
+		ck_assert_int_eq(pin(addr, at, &one), 0);
+		ck_assert_uint_eq(one.offset, 0);
+		ck_assert_uint_eq(one.span_bytes, N_BLOCKS / 2 * 2 * GRANULE);
+		ck_assert_uint_ne(one.handle, last);
+		last = one.handle;
+		at += one.bytes;
+		gp_pool_unpin(&one);
+		n++;
+	} while (at < one.span_bytes);
+	ck_assert_uint_eq(at, one.span_bytes);
+	ck_assert_uint_gt(n, 1);
+	ck_assert_int_eq(pin(addr, at, &one), GP_E_FOREIGN);
+	fixture_alloc(GP_KIB);
+	small = fixture_alloc(GP_KIB);
+	ck_assert_int_eq(pin(small, 0, &one), 0);
+	ck_assert_uint_eq(one.offset, GP_KIB);
+	ck_assert_uint_eq(one.span_bytes, one.bytes);
+	gp_pool_unpin(&one);
+}
+END_TEST
+
+START_TEST(only_a_block_in_use_with_the_right_serial_number_is_pinned)
+{
+	uint64_t addr = fixture_alloc(4 * GP_MIB), serial = fixture_info(addr).serial;
+	struct gp_pin one;
+
+	ck_assert_int_eq(gp_pool_pin(&px.map, addr, serial + 1, 0, &one), GP_E_FOREIGN);
+	ck_assert_int_eq(gp_pool_pin(&px.map, addr + GP_GIB, serial, 0, &one), GP_E_FOREIGN);
+	ck_assert_int_eq(gp_pool_pin(&px.map, 1, serial, 0, &one), GP_E_FOREIGN);
+	fixture_free_as(addr, GP_FREE_SYNCED);
+	ck_assert_int_eq(gp_pool_pin(&px.map, addr, serial, 0, &one), GP_E_FOREIGN);
+}
+END_TEST
+
+START_TEST(a_chunk_that_is_pinned_while_its_context_ends_is_released_by_the_unpin)
+{
+	uint64_t addr = fixture_alloc(4 * GP_MIB);
+	struct gp_pin one;
+
+	ck_assert_int_eq(pin(addr, 0, &one), 0);
+	gp_pool_drop(px.pool);
+	atomic_store(&px.fake.has_ended, true);
+	gp_pool_unmap(px.pool);
+	ck_assert_uint_eq(px.fake.n_chunks, 1);
+	ck_assert_int_eq(gp_pool_pin(&px.map, addr, 1, 0, &one), GP_E_FOREIGN);
+	gp_pool_unpin(&one);
+	ck_assert_uint_eq(px.fake.n_chunks, 0);
+	ck_assert_msg(!fake_check_unmapped(&px.fake), "%s", fake_check_unmapped(&px.fake));
+}
+END_TEST
+
 START_TEST(only_the_arena_of_a_chunk_that_cannot_be_unmapped_keeps_its_addresses)
 {
 	uint64_t both;
@@ -524,6 +626,11 @@ int main(void)
 	tcase_add_test(tc, a_vmm_pool_cannot_be_made_without_virtual_memory);
 	tcase_add_test(tc, an_exported_vmm_block_retires_its_own_chunks_and_no_others);
 	tcase_add_test(tc, vmm_does_not_wait_for_a_pending_block_that_was_exported);
+	tcase_add_test(tc, a_pinned_chunk_goes_back_only_after_the_unpin);
+	tcase_add_test(tc, a_pinned_chunk_is_not_moved);
+	tcase_add_test(tc, pins_name_the_chunks_of_a_block_one_after_the_other);
+	tcase_add_test(tc, only_a_block_in_use_with_the_right_serial_number_is_pinned);
+	tcase_add_test(tc, a_chunk_that_is_pinned_while_its_context_ends_is_released_by_the_unpin);
 	tcase_add_test(tc, vmm_finds_the_block_of_an_inner_address_among_many);
 	tcase_add_test(tc, a_dropped_vmm_pool_reports_no_chunks);
 	tcase_add_loop_test(tc, only_the_arena_of_a_chunk_that_cannot_be_unmapped_keeps_its_addresses, 0, 2);
