@@ -27,6 +27,9 @@
 #define GP_CONFIG_VALUE_SIZE   1024
 #define GP_CONFIG_MESSAGE_SIZE 512
 
+/* Begins the line of the log that tells which pool type was chosen for a device. `gpupool-run --doctor` looks for it. */
+#define GP_CONFIG_CHOICE "GPUPOOL_POOL=auto: "
+
 enum gp_option {
 #define GP_OPTION(symbol, ...) GP_OPTION_##symbol,
 #include "config.def"
@@ -39,6 +42,7 @@ enum gp_config_pool {
 	GP_CONFIG_POOL_BINNED,
 	GP_CONFIG_POOL_SPLIT,
 	GP_CONFIG_POOL_VMM,
+	GP_CONFIG_POOL_AUTO, /* vmm where that is possible, otherwise split */
 };
 
 /* The driver's allocator below a pool. */

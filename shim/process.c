@@ -174,7 +174,8 @@ static void start(void)
 			"GPUPOOL_POOL=vmm needs GPUPOOL_BACKEND=device: with GPUPOOL_BACKEND=%s the pool type is split",
 			gp_backend_name(gp_state.config.backend));
 	gp_log(GP_LOG_INFO, "gpupool %s serves this process: pool type %s, backend %s", GPUPOOL_VERSION,
-		gp_kind_name(gp_state_kind()), gp_backend_name(gp_state.config.backend));
+		gp_state.config.pool == GP_CONFIG_POOL_AUTO ? "auto" : gp_kind_name(gp_state_kind()),
+		gp_backend_name(gp_state.config.backend));
 	gp_serial_report();
 }
 

@@ -73,6 +73,8 @@ static void write_device(struct gp_json *out, const struct gp_device *device)
 	gp_json_object_begin(out, NULL);
 	gp_json_i64(out, "index", device->index);
 	gp_json_string(out, "uuid", device->has_uuid ? gp_device_uuid(uuid, device, GP_UUID_SHOWN) : NULL);
+	gp_json_string(out, "pool", gp_kind_name(atomic_load(&device->kind)));
+	gp_json_string(out, "pool_reason", atomic_load(&device->why_kind));
 	gp_json_string(out, "backend", gp_backend_name(atomic_load(&device->backend)));
 	gp_json_u64(out, "contexts", totals.n_contexts);
 	gp_json_u64(out, "broken_contexts", totals.n_broken);
@@ -129,7 +131,7 @@ static int answer_status(int argc, char **argv, struct gp_json *out)
 	gp_json_i64(out, "pid", getpid());
 	gp_json_string(out, "command", command);
 	gp_json_u64(out, "uptime_ns", gp_clock_now_ns(NULL) - gp_state.start_ns);
-	gp_json_string(out, "pool", gp_kind_name(gp_state_kind()));
+	gp_json_string(out, "pool", gp_kind_name(gp_device_first_kind()));
 	gp_json_string(out, "backend", gp_backend_name(gp_state.config.backend));
 	gp_json_string(out, "limit_variables", *limit_variables ? limit_variables : NULL);
 	gp_json_string(out, "reuse", is_completion_needed() ? "completed" : "ordered");

@@ -402,34 +402,54 @@ static int first_new(struct gp_context *context, enum gp_kind kind, uint64_t gra
 }
 
 /*
- * Creates a pool of the kind vmm. If the driver cannot map memory or has no addresses left, the caller falls back
- * to split.
+ * Returns why GPUPOOL_POOL=auto is split in this process, or NULL: what works under split must not fail because of a
+ * choice that the user did not make.
  */
-static int mapped_pool_new(struct gp_context *context, struct gp_pool **ret_pool)
+static const char *why_not_mapped_here(void)
 {
-	uint64_t granule;
-	int r = gp_mapping_setup(context, &granule);
+	if (!gp_state.config.has_socket)
+		return "GPUPOOL_SOCKET is off, and vmm shares memory with other processes by the control socket";
+	if (gp_libraries_needing_whole())
+		return "a library in the process registers memory with devices (MPI, UCX or libfabric)";
+	return NULL;
+}
 
-	if (!r)
-		r = first_new(context, GP_KIND_VMM, granule, ret_pool);
-	if (r)
-		atomic_fetch_or(&context->downgraded, GP_DOWNGRADED_KIND);
-	return r;
+/* Creates a pool of the kind vmm. Returns why that is not possible, or NULL; the caller falls back to split then. */
+static const char *mapped_pool_new(struct gp_context *context, struct gp_pool **ret_pool)
+{
+	bool is_auto = gp_state.config.pool == GP_CONFIG_POOL_AUTO;
+	const char *why_not = is_auto ? why_not_mapped_here() : NULL;
+	uint64_t granule;
+
+	if (why_not)
+		return why_not;
+	if (gp_mapping_setup(context, &granule))
+		return "the driver cannot map memory on the device";
+	if (is_auto && !context->is_shareable)
+		return "the driver cannot share mapped memory with other processes";
+	return first_new(context, GP_KIND_VMM, granule, ret_pool) ? "the driver has no addresses left" : NULL;
 }
 
 static int device_pool_new(struct gp_context *context, struct gp_pool **ret_pool)
 {
-	int r = -ENOTSUP;
+	enum gp_kind kind = gp_state_kind();
+	bool wants_mapped = gp_state.config.pool == GP_CONFIG_POOL_VMM || gp_state.config.pool == GP_CONFIG_POOL_AUTO;
+	const char *why_not = NULL;
 
 	gp_libraries_look();
 	context->can_release_behind = gp_real.cuMemFreeAsync &&
 				      gp_driver_has(context->device->index, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED);
 	gp_backend_setup(context);
-	if (gp_state_kind() == GP_KIND_VMM)
-		r = mapped_pool_new(context, ret_pool);
-	if (r)
-		r = first_new(context, gp_min(gp_state_kind(), GP_KIND_SPLIT), 2 * GP_MIB, ret_pool);
-	return r;
+	if (kind == GP_KIND_VMM)
+		why_not = mapped_pool_new(context, ret_pool);
+	else if (wants_mapped)
+		why_not = "GPUPOOL_BACKEND is not device";
+	if (gp_state.config.pool == GP_CONFIG_POOL_AUTO || (kind == GP_KIND_VMM && why_not))
+		atomic_fetch_or(&context->downgraded, GP_DOWNGRADED_KIND);
+	kind = why_not ? GP_KIND_SPLIT : kind;
+	atomic_store(&context->device->why_kind, why_not);
+	atomic_store(&context->device->kind, kind);
+	return kind == GP_KIND_VMM ? 0 : first_new(context, kind, 2 * GP_MIB, ret_pool);
 }
 
 void gp_backend_start(void)

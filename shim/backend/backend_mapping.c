@@ -12,8 +12,10 @@
  */
 
 #include <errno.h>
+#include <unistd.h>
 
 #include "backend_mapping.h"
+#include "backend_supply.h"
 #include "peer_access.h"
 #include "shim/base/log.h"
 #include "shim/base/slow_path.h"
@@ -77,6 +79,8 @@ static int mapping_create(void *arg, uint64_t bytes, uint64_t *ret_handle)
 	CUresult r;
 
 	gp_libraries_look();
+	if (gp_unlikely(atomic_load_explicit(&context->downgraded, memory_order_relaxed)))
+		gp_backend_log_downgrades(context);
 	if (!gp_context_enter(context))
 		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	r = gp_driver_enter(&scope, context->handle);
@@ -210,6 +214,17 @@ static bool has_functions(void)
 	       gp_real.cuMemGetAllocationGranularity;
 }
 
+/* Exports the memory once. */
+static CUresult try_export(uint64_t handle)
+{
+	int fd = -1;
+	CUresult r = gp_real.cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+
+	if (!r)
+		close(fd);
+	return r;
+}
+
 /*
  * Makes every mapping call once: the driver may claim support that a container or a virtual machine forbids. Running
  * out of memory does not show that mapping is forbidden, so it counts as success.
@@ -230,6 +245,8 @@ static bool can_map(struct gp_context *context, uint64_t granule)
 		r = map_and_allow(context, addr, granule, handle, &is_stuck);
 		if (!r)
 			r = gp_real.cuMemUnmap(addr, granule);
+		if (!r && context->is_shareable)
+			r = try_export(handle);
 		(void)gp_real.cuMemRelease(handle);
 	}
 	gp_driver_unrelax(&relaxed);

@@ -128,10 +128,15 @@ enum gp_config_backend gp_backend_of(uint64_t addr)
 void gp_backend_log_downgrades(struct gp_context *context)
 {
 	unsigned downgraded = atomic_exchange(&context->downgraded, 0);
+	const char *why = atomic_load(&context->device->why_kind);
 
-	if (downgraded & GP_DOWNGRADED_KIND)
-		gp_log(GP_LOG_WARN, "pool type vmm is not available on device %d: using split instead",
-			context->device->index);
+	if (downgraded & GP_DOWNGRADED_KIND && gp_state.config.pool == GP_CONFIG_POOL_AUTO)
+		gp_log(GP_LOG_INFO, GP_CONFIG_CHOICE "pool type %s on device %d%s%s",
+			gp_kind_name(atomic_load(&context->device->kind)), context->device->index,
+			why ? ", since " : "", why ? why : "");
+	else if (downgraded & GP_DOWNGRADED_KIND)
+		gp_log(GP_LOG_WARN, "pool type vmm is not available on device %d: using split instead, since %s",
+			context->device->index, why ? why : "the driver cannot map memory there");
 	if (downgraded & GP_DOWNGRADED_BACKEND)
 		gp_log(GP_LOG_WARN,
 			"GPUPOOL_BACKEND=%s is not available on device %d, which %s: using device memory instead",

@@ -77,6 +77,7 @@ enum gp_kind gp_state_kind(void)
 		[GP_CONFIG_POOL_BINNED] = GP_KIND_BINNED,
 		[GP_CONFIG_POOL_SPLIT] = GP_KIND_SPLIT,
 		[GP_CONFIG_POOL_VMM] = GP_KIND_VMM,
+		[GP_CONFIG_POOL_AUTO] = GP_KIND_VMM,
 	};
 	enum gp_kind kind = kinds[gp_state.config.pool];
 

@@ -458,8 +458,11 @@ static void set_whole(void *unused, struct gp_context *context)
 
 void gp_context_need_whole(const char *why)
 {
-	/* In the kind vmm a block cannot be a whole driver allocation. Only legacy IPC handles need whole ones. */
-	if (gp_state_kind() == GP_KIND_VMM)
+	/*
+	 * In the kind vmm a block cannot be a whole driver allocation. Only legacy IPC handles need whole ones. With
+	 * GPUPOOL_POOL=auto some contexts may have the kind split.
+	 */
+	if (gp_state_kind() == GP_KIND_VMM && gp_state.config.pool != GP_CONFIG_POOL_AUTO)
 		return;
 	if (atomic_exchange(&gp_state.needs_whole, true))
 		return;

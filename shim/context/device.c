@@ -35,6 +35,14 @@ struct gp_device *gp_device_if_used(int index)
 	return &devices[index];
 }
 
+enum gp_kind gp_device_first_kind(void)
+{
+	for (int i = 0; i < GP_DEVICES_MAX; i++)
+		if (gp_device_if_used(i))
+			return atomic_load(&gp_device_if_used(i)->kind);
+	return gp_state_kind();
+}
+
 /*
  * Managed memory that does not fit on the device is in host memory. Unless the user sets a limit, it may use at most
  * half of the host memory: without a limit, a program that allocates until it is refused would bring the machine down.
@@ -73,6 +81,7 @@ struct gp_device *gp_device_get(int index)
 	if (!atomic_load(&is_device_used[index])) {
 		device->index = index;
 		device->total_bytes = total;
+		atomic_store(&device->kind, gp_state_kind());
 		device->has_uuid = has_uuid;
 		memcpy(device->uuid, uuid, sizeof(uuid));
 		limit_managed_locked(index, total);

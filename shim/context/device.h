@@ -14,6 +14,8 @@ struct gp_device {
 	bool has_uuid;
 	unsigned char uuid[16];
 	_Atomic enum gp_config_backend backend; /* that of the last context created on the device */
+	_Atomic enum gp_kind kind;        /* that of the last context created on the device; before, the wanted one */
+	_Atomic(const char *) why_kind;   /* why it is not the wanted one, or NULL */
 	_Atomic uint64_t most_free_bytes; /* with managed memory: the most free bytes that cuMemGetInfo has reported */
 	_Atomic uint64_t n_yields, yielded_bytes; /* requests of other processes that it met, and the bytes */
 	struct gp_budget budget;
@@ -30,6 +32,9 @@ struct gp_device *gp_device_get(int index);
 
 /* Returns the device if it has been created, else NULL. */
 struct gp_device *gp_device_if_used(int index);
+
+/* Returns the kind of pool in use on the first device that the process uses. */
+enum gp_kind gp_device_first_kind(void);
 
 /*
  * Sets the limits of the devices that the list names, or of all devices if it names none, also for devices that are not

@@ -40,6 +40,13 @@ static _Atomic unsigned n_opening;           /* threads that entered dlopen and 
 static _Atomic unsigned n_openings;          /* times that the bit was set; wraps */
 static _Atomic unsigned n_looks;             /* looks since the bit was set, while a thread may be inside dlopen */
 
+static _Atomic(const char *) needing_whole; /* name of a library, or NULL */
+
+const char *gp_libraries_needing_whole(void)
+{
+	return atomic_load(&needing_whole);
+}
+
 struct found {
 	const struct library *any, *whole; /* or NULL */
 };
@@ -80,8 +87,10 @@ static void search_libraries(void)
 	dl_iterate_phdr(check_library, &found);
 	if (found.any)
 		gp_context_need_completion(found.any->name);
-	if (found.whole)
+	if (found.whole) {
+		atomic_store(&needing_whole, found.whole->name);
 		gp_context_need_whole(found.whole->name);
+	}
 	atomic_store(&looked_at, loaded);
 }
 

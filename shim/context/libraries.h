@@ -32,6 +32,9 @@ static inline void gp_libraries_opened(void)
 		gp_libraries_opened_slow();
 }
 
+/* Returns the name of a library in the process, as of the last look, that needs whole driver allocations; or NULL. */
+const char *gp_libraries_needing_whole(void);
+
 /* Looks for the libraries, and makes reuse wait for completion once there is one. No lock may be held. */
 void gp_libraries_look(void);
 

@@ -47,7 +47,10 @@ static uint64_t guard_before(bool is_pinned, uint64_t bytes)
 
 	if (is_pinned || !gp_state.config.debug.guard || gp_scope_no_caches)
 		return 0;
-	return (kind == GP_KIND_SPLIT && !atomic_load(&gp_state.needs_whole)) || kind == GP_KIND_VMM ? guard : 0;
+	/* With GPUPOOL_POOL=auto the context may have either kind. */
+	if (kind == GP_KIND_SPLIT || gp_state.config.pool == GP_CONFIG_POOL_AUTO)
+		return atomic_load(&gp_state.needs_whole) ? 0 : guard;
+	return kind == GP_KIND_VMM ? guard : 0;
 }
 
 static struct gp_addrmap *map_of(bool is_pinned)

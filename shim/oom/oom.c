@@ -53,7 +53,7 @@ static void gather_device(struct gp_oom *oom)
 
 	gp_totals_device(&totals, oom->device, true);
 	oom->stats = totals.stats;
-	oom->kind = gp_state_kind();
+	oom->kind = device ? atomic_load(&device->kind) : gp_state_kind();
 	oom->device_free_bytes = totals.available_bytes;
 	oom->limit_bytes = oom->device_total_bytes = UINT64_MAX;
 	if (!device)

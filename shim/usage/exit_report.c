@@ -184,7 +184,7 @@ static void print_summary(void)
 	gp_own_summary_take(&summary);
 	gp_summary_figures(&lines, &summary, false, summary.written_ns);
 	gp_summary_advice(&lines, &summary, (uint64_t)owner);
-	print("summary of this process, pool type %s", gp_kind_name(gp_state_kind()));
+	print("summary of this process, pool type %s", gp_kind_name(gp_device_first_kind()));
 	for (unsigned i = 0; i < lines.n; i++)
 		print("%s", lines.text[i]);
 }

@@ -101,7 +101,7 @@ static void check_values(const struct gp_config *config)
 	FUZZ_CHECK(config->stacks.sample >= 1 && config->stacks.sample <= GP_STACKS_SAMPLE_MAX,
 		"the stack sample is %u", config->stacks.sample);
 	FUZZ_CHECK(!*config->report || !strncasecmp(config->report, "exit", 4), "the report is '%s'", config->report);
-	FUZZ_CHECK(config->pool <= GP_CONFIG_POOL_SPLIT, "the pool type is %d", (int)config->pool);
+	FUZZ_CHECK(config->pool <= GP_CONFIG_POOL_AUTO, "the pool type is %d", (int)config->pool);
 	FUZZ_CHECK(config->reuse <= GP_CONFIG_REUSE_COMPLETED, "the reuse mode is %d", (int)config->reuse);
 	FUZZ_CHECK(config->log_level <= GP_LOG_DEBUG, "the log level is %d", (int)config->log_level);
 	FUZZ_CHECK(*config->log_file, "the log file has no name");

@@ -381,6 +381,15 @@ static void fault(const char *spec)
 		app_must(-1, spec);
 }
 
+/* Makes the nth call from now on fail. */
+static void fault_nth(const char *function, unsigned nth, unsigned code)
+{
+	char spec[64];
+
+	snprintf(spec, sizeof(spec), "%s:%llu=%u", function, (unsigned long long)app_calls(function) + nth, code);
+	fault(spec);
+}
+
 /* Calls that fail: the nth from now on, which is in the middle of an open. */
 static const struct {
 	const char *function;
@@ -396,12 +405,9 @@ static const struct {
 
 static int open_failing(CUipcMemHandle handle, unsigned nth)
 {
-	char spec[64];
 	int result;
 
-	snprintf(spec, sizeof(spec), "%s:%llu=%u", failing[nth].function,
-		(unsigned long long)app_calls(failing[nth].function) + failing[nth].nth, failing[nth].code);
-	fault(spec);
+	fault_nth(failing[nth].function, failing[nth].nth, failing[nth].code);
 	result = app_try_open(handle);
 	fault(NULL);
 	return result;
@@ -445,7 +451,7 @@ static void refuses_exporter(void)
 	struct rlimit before;
 
 	app_put_handle(ptr);
-	fault("cuMemExportToShareableHandle:2=2");
+	fault_nth("cuMemExportToShareableHandle", 2, 2);
 	app_go();
 	app_await();
 	fault(NULL);

@@ -253,6 +253,8 @@ static const struct {
 } unable[] = {
 	{"GPUPOOL_SOCKET=off", "importers would ask the control socket, and GPUPOOL_SOCKET is off"},
 	{"SIMGPU_LACKS=103", "the driver cannot export mapped memory here"},
+	{"SIMGPU_HIDE=cuMemExportToShareableHandle", "the driver cannot export mapped memory here"},
+	{"SIMGPU_FAULT=cuMemExportToShareableHandle:1+=801", "the driver cannot export mapped memory here"},
 };
 
 START_TEST(blocks_of_vmm_that_no_process_could_open_have_no_ipc_handle_and_the_log_says_why)

@@ -6,6 +6,7 @@
  * message if the driver cannot map memory.
  */
 
+#include <stdio.h>
 #include <string.h>
 
 #include "play.h"
@@ -122,15 +123,56 @@ START_TEST(vmm_is_used_even_if_the_device_is_full_at_the_start)
 }
 END_TEST
 
-START_TEST(legacy_ipc_of_mapped_memory_is_refused_and_the_message_names_the_fix)
+START_TEST(legacy_ipc_of_mapped_memory_without_a_socket_is_refused_and_the_message_names_the_fix)
 {
-	static const char *const env[] = {MAPPED, NULL};
+	static const char *const env[] = {MAPPED, "GPUPOOL_SOCKET=off", NULL};
 
 	play_run(&(struct play){.program = "app_query", .words = {"export"}, .env = env, .preload = play_library});
 	ck_assert_uint_eq(play_fact("ipc-1000"), 1);
 	ck_assert_uint_eq(play_fact("ipc-67108864"), 1);
-	ck_assert_ptr_nonnull(strstr(play_err, "GPUPOOL_POOL=split or GPUPOOL_POOL=binned"));
+	ck_assert_ptr_nonnull(strstr(play_err, "GPUPOOL_SOCKET is off; use GPUPOOL_POOL=binned"));
 	ck_assert_ptr_null(strstr(strstr(play_err, "cuIpcGetMemHandle") + 1, "cuIpcGetMemHandle"));
+}
+END_TEST
+
+static void keep_status(const char *name)
+{
+	play_keep(play_ask("status"));
+}
+
+/* The pool type that GPUPOOL_POOL=auto is, and the reason for split. */
+static const struct {
+	const char *variable, *pool, *reason;
+} choices[] = {
+	{"SIMGPU_DEVICES=1", "vmm", NULL},
+	{"SIMGPU_LACKS=102", "split", "the driver cannot map memory on the device"},
+	{"SIMGPU_FAULT=cuMemMap:1+=801", "split", "the driver cannot map memory on the device"},
+	{"SIMGPU_LACKS=103", "split", "the driver cannot share mapped memory with other processes"},
+	{"SIMGPU_HIDE=cuMemExportToShareableHandle", "split",
+		"the driver cannot share mapped memory with other processes"},
+	{"GPUPOOL_BACKEND=managed", "split", "GPUPOOL_BACKEND is not device"},
+};
+
+START_TEST(auto_is_vmm_where_that_works_and_otherwise_split_with_the_reason_in_the_status)
+{
+	const char *env[] = {"GPUPOOL_POOL=auto", "GPUPOOL_LOG=info", choices[_i].variable, NULL};
+	char expected[256];
+
+	play_run(&(struct play){.program = "app_memory",
+		.words = {"loop"},
+		.env = env,
+		.preload = play_library,
+		.at_pause = keep_status});
+	ck_assert_int_eq(play_status, 0);
+	ck_assert_uint_gt(play_n_answers, 0);
+	snprintf(expected, sizeof(expected), "\"pool\":\"%s\",\"pool_reason\":%s%s%s", choices[_i].pool,
+		choices[_i].reason ? "\"" : "", choices[_i].reason ? choices[_i].reason : "null",
+		choices[_i].reason ? "\"" : "");
+	ck_assert_ptr_nonnull(strstr(play_answers[0], expected));
+	snprintf(expected, sizeof(expected), "GPUPOOL_POOL=auto: pool type %s on device 0%s%s\n", choices[_i].pool,
+		choices[_i].reason ? ", since " : "", choices[_i].reason ? choices[_i].reason : "");
+	ck_assert_ptr_nonnull(strstr(play_err, expected));
+	ck_assert_ptr_null(strstr(play_err, "warn"));
 }
 END_TEST
 
@@ -145,7 +187,9 @@ static void add(TCase *tc)
 	tcase_add_loop_test(
 		tc, vmm_falls_back_to_split_with_one_message_if_the_driver_cannot_map, 0, (int)LENGTH(lacks));
 	tcase_add_test(tc, vmm_is_used_even_if_the_device_is_full_at_the_start);
-	tcase_add_test(tc, legacy_ipc_of_mapped_memory_is_refused_and_the_message_names_the_fix);
+	tcase_add_test(tc, legacy_ipc_of_mapped_memory_without_a_socket_is_refused_and_the_message_names_the_fix);
+	tcase_add_loop_test(tc, auto_is_vmm_where_that_works_and_otherwise_split_with_the_reason_in_the_status, 0,
+		(int)LENGTH(choices));
 }
 
 int main(int argc, char **argv)

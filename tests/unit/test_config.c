@@ -275,6 +275,7 @@ START_TEST(every_word_of_an_option_selects_its_own_value)
 		{"GPUPOOL_POOL=binned", GP_OPTION_POOL, GP_CONFIG_POOL_BINNED},
 		{"GPUPOOL_POOL=split", GP_OPTION_POOL, GP_CONFIG_POOL_SPLIT},
 		{"GPUPOOL_POOL=vmm", GP_OPTION_POOL, GP_CONFIG_POOL_VMM},
+		{"GPUPOOL_POOL=auto", GP_OPTION_POOL, GP_CONFIG_POOL_AUTO},
 		{"GPUPOOL_BACKEND=device", GP_OPTION_BACKEND, GP_CONFIG_BACKEND_DEVICE},
 		{"GPUPOOL_BACKEND=managed", GP_OPTION_BACKEND, GP_CONFIG_BACKEND_MANAGED},
 		{"GPUPOOL_BACKEND=async", GP_OPTION_BACKEND, GP_CONFIG_BACKEND_ASYNC},
@@ -312,7 +313,7 @@ static const struct {
 		"the default"},
 	{"GPUPOOL_POOL=vmem", 0,
 		"GPUPOOL_POOL: 'vmem' is not one of its values (character 1): "
-		"none|simple|binned|split|vmm; using the default"},
+		"none|simple|binned|split|vmm|auto; using the default"},
 	{"GPUPOOL_POOL=split|none", 0, NULL},
 	{"GPUPOOL_POOL=spli", 0, NULL},
 	{"GPUPOOL_POOL=a-word-that-is-longer-than-every-buffer", 0, NULL},

@@ -128,7 +128,7 @@ static const struct {
 	{{"true"}, {"GPUPOOL_POOL", "big"},
 		"gpupool-run: GPUPOOL_POOL: 'big' is not one of its values\n"
 		"            GPUPOOL_POOL=big\n"
-		"                         ^  none|simple|binned|split|vmm\n"},
+		"                         ^  none|simple|binned|split|vmm|auto\n"},
 	{{"--log-file=/tmp/\xc3\xa9\x1b%x", "true"}, {NULL},
 		"gpupool-run: --log-file: '/tmp/\xc3\xa9?%x' has an unknown % sequence\n"
 		"            --log-file=/tmp/\xc3\xa9?%x\n"

@@ -152,7 +152,7 @@ static const struct {
 } refused[] = {
 	{{"--compare=split,big", "true"}, "gpupool-run: --compare: 'split,big' is not one of its values\n"
 					  "            --compare=split,big\n"
-					  "                            ^  none|simple|binned|split|vmm\n"},
+					  "                            ^  none|simple|binned|split|vmm|auto\n"},
 	{{"--compare=", "true"}, "gpupool-run: --compare: '' is not one of its values\n"},
 	{{"--compare=split,", "true"}, "gpupool-run: --compare: 'split,' is not one of its values\n"},
 	{{"--compare=a-word-that-is-longer-than-every-type", "true"}, "' is not one of its values\n"},

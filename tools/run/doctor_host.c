@@ -71,6 +71,8 @@ static void check_allocation(struct doctor *doctor, const struct run_probe *prob
 	else if (probe->alloc == 0 && !probe->served)
 		doctor_todo(doctor, "pool", "look for another preloaded library that catches cuMemAlloc.",
 			"an allocation of 1 MiB did not reach gpupool.");
+	else if (probe->alloc == 0 && *probe->pool)
+		doctor_good(doctor, "pool", "served an allocation of 1 MiB; %s", probe->pool);
 	else if (probe->alloc == 0)
 		doctor_good(doctor, "pool", "served an allocation of 1 MiB");
 }

@@ -13,9 +13,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "api/gpupool.h"
+#include "common/config.h"
 #include "run_child.h"
 #include "run_probe.h"
 
@@ -104,6 +106,17 @@ static void print_allocation(void)
 	printf("served %" PRIu64 "\n", status.hits + status.misses);
 }
 
+/* The library reads its settings at the first call. At this level it says which pool type GPUPOOL_POOL=auto chooses. */
+static void ask_for_choice(void)
+{
+	const char *pool = getenv("GPUPOOL_POOL");
+
+	if (!pool || strcasecmp(pool, "auto") != 0)
+		return;
+	setenv("GPUPOOL_LOG", "info", 1);
+	unsetenv("GPUPOOL_LOG_FILE");
+}
+
 int run_probe_main(char **words)
 {
 	int version = 0, r;
@@ -117,6 +130,7 @@ int run_probe_main(char **words)
 	fflush(stdout);
 	if (!cuInit)
 		return 0;
+	ask_for_choice();
 	r = cuInit(0);
 	print_result("init", r);
 	if (r == 0)
@@ -158,6 +172,10 @@ static void read_line(struct run_probe *probe, char *line)
 	static const char loader[] = "ERROR: ld.so: ";
 	char *value = strchr(line, ' ');
 
+	if (strstr(line, ": " GP_CONFIG_CHOICE)) {
+		copy(probe->pool, sizeof(probe->pool), strstr(line, GP_CONFIG_CHOICE) + strlen(GP_CONFIG_CHOICE));
+		return;
+	}
 	if (!strncmp(line, loader, strlen(loader))) {
 		read_loader_error(probe, line + strlen(loader));
 		return;

@@ -28,6 +28,7 @@ struct run_probe {
 	uint64_t device_bytes;
 	int alloc; /* result of an allocation of 1 MiB on the first device; -1: none was made */
 	char alloc_name[64];
+	char pool[256];  /* the pool type that GPUPOOL_POOL=auto has chosen on the first device, and why; or "" */
 	uint64_t served; /* allocations that the library counted */
 };
 

@@ -323,6 +323,25 @@ static void name_backend(char text[static STAT_TEXT_MAX], const json_t *reply)
 		snprintf(text, STAT_TEXT_MAX, ", backend %.12s", backend);
 }
 
+/* Prints why a device has another pool type than the settings ask for. */
+static void print_pool_reasons(const json_t *devices)
+{
+	char text[256], clean[256];
+	const json_t *device;
+	size_t i;
+
+	json_array_foreach(devices, i, device) {
+		const char *reason = json_string_value(json_object_get(device, "pool_reason"));
+
+		if (!reason)
+			continue;
+		snprintf(text, sizeof(text), "device %" PRIu64 ": pool type %.32s, since %s",
+			stat_reply_u64_or_0(device, "index"), stat_reply_text(device, "pool"), reason);
+		stat_clean(clean, sizeof(clean), text);
+		puts(clean);
+	}
+}
+
 static void print_facts(const json_t *reply)
 {
 	char age[STAT_TEXT_MAX], backend[STAT_TEXT_MAX], text[256], clean[256];
@@ -339,6 +358,7 @@ static void print_facts(const json_t *reply)
 		stat_clean(clean, sizeof(clean), stat_reply_text(reply, "limit_variables"));
 		printf("the limit is that of %s, since GPUPOOL_LIMIT was not set\n", clean);
 	}
+	print_pool_reasons(json_object_get(reply, "devices"));
 	if (stat_reply_u64_or_0(reply, "defer_scopes"))
 		puts("flushes of freed memory are deferred");
 	if (stat_reply_u64_or_0(reply, "regions"))
