@@ -76,6 +76,12 @@ class Doctor(unittest.TestCase):
         self.expect(found, "pool", "good", "served an allocation of 1 MiB")
         self.assertRegex(self.output, r"\nall \d+ are good\n$")
 
+    def test_the_pool_type_that_auto_has_chosen_is_named_with_the_reason(self):
+        found = self.ask("--doctor", status=0, GPUPOOL_POOL="auto")
+        self.expect(found, "pool", "good", "served an allocation of 1 MiB; pool type vmm on device 0")
+        found = self.ask("--doctor", status=0, GPUPOOL_POOL="auto", SIMGPU_LACKS="102")
+        self.expect(found, "pool", "good", "pool type split on device 0, since the driver cannot map memory on the")
+
     def test_the_command_is_optional(self):
         found = self.ask("--doctor", status=0)
         self.assertNotIn("program", found)

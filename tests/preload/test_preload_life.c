@@ -186,6 +186,28 @@ START_TEST(network_libraries_make_reuse_wait_and_all_but_verbs_make_blocks_whole
 }
 END_TEST
 
+static void keep_status(const char *name)
+{
+	play_keep(play_ask("status"));
+}
+
+START_TEST(auto_is_split_in_a_process_that_registers_memory_with_network_cards)
+{
+	char library[PATH_MAX];
+	const char *env[] = {library, "GPUPOOL_POOL=auto", NULL};
+
+	snprintf(library, sizeof(library), "APP_LIBRARY=%s/%s", play_app_dir, _i ? "libibverbs.so.1" : "libmpi.so.40");
+	play_same(&(struct play){.program = "app_libraries", .words = {"early"}, .env = env, .at_pause = keep_status});
+	ck_assert_uint_gt(play_n_answers, 0);
+	if (_i)
+		ck_assert_ptr_nonnull(strstr(play_answers[0], "\"pool\":\"vmm\",\"pool_reason\":null"));
+	else
+		ck_assert_ptr_nonnull(strstr(play_answers[0],
+			"\"pool\":\"split\",\"pool_reason\":\"a library in the process registers memory with devices"));
+	ck_assert_uint_eq(play_fact("separate after dlopen"), !_i);
+}
+END_TEST
+
 /* A warm pool serves blocks without a call of the driver, so it has to notice the library in another way. */
 static const struct {
 	const char *scenario, *name;
@@ -362,6 +384,7 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc, a_second_context_makes_reuse_wait_for_completion, 0, (int)LENGTH(modes));
 	tcase_add_loop_test(
 		tc, network_libraries_make_reuse_wait_and_all_but_verbs_make_blocks_whole, 0, 2 * (int)LENGTH(foreign));
+	tcase_add_loop_test(tc, auto_is_split_in_a_process_that_registers_memory_with_network_cards, 0, 2);
 	tcase_add_loop_test(tc, after_dlopen_of_mpi_a_warm_pool_reuses_no_block_that_the_gpu_still_writes, 0,
 		(int)(LENGTH(late) * LENGTH(late_pools)));
 	tcase_add_test(tc, freed_memory_returns_to_the_device_that_it_came_from);

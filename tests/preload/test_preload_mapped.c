@@ -135,9 +135,12 @@ START_TEST(legacy_ipc_of_mapped_memory_without_a_socket_is_refused_and_the_messa
 }
 END_TEST
 
+static char status_text[16 * 1024];
+
 static void keep_status(const char *name)
 {
 	play_keep(play_ask("status"));
+	ck_assert_int_eq(play_run_stat("status", status_text, sizeof(status_text)), 0);
 }
 
 /* The pool type that GPUPOOL_POOL=auto is, and the reason for split. */
@@ -173,6 +176,11 @@ START_TEST(auto_is_vmm_where_that_works_and_otherwise_split_with_the_reason_in_t
 		choices[_i].reason ? ", since " : "", choices[_i].reason ? choices[_i].reason : "");
 	ck_assert_ptr_nonnull(strstr(play_err, expected));
 	ck_assert_ptr_null(strstr(play_err, "warn"));
+	snprintf(expected, sizeof(expected), "device 0: pool type %s, since %s\n", choices[_i].pool,
+		choices[_i].reason ? choices[_i].reason : "");
+	ck_assert_int_eq(strstr(status_text, expected) != NULL, choices[_i].reason != NULL);
+	snprintf(expected, sizeof(expected), ", pool %s, ", choices[_i].pool);
+	ck_assert_int_eq(strstr(status_text, expected) != NULL || strstr(choices[_i].variable, "BACKEND"), 1);
 }
 END_TEST
 
