@@ -30,38 +30,51 @@ typedef struct CUmod_st *CUmodule;
 typedef struct CUfunc_st *CUfunction;
 
 /* One row per function that is called: its name and its parameters. */
-#define FUNCTIONS(FUNCTION)                                                                                       \
-	FUNCTION(cuInit, (unsigned flags))                                                                        \
-	FUNCTION(cuDeviceGetCount, (int *count))                                                                  \
-	FUNCTION(cuDevicePrimaryCtxRetain, (CUcontext * ctx, CUdevice device))                                    \
-	FUNCTION(cuCtxCreate_v2, (CUcontext * ctx, unsigned flags, CUdevice device))                              \
-	FUNCTION(cuCtxDestroy_v2, (CUcontext ctx))                                                                \
-	FUNCTION(cuCtxSetCurrent, (CUcontext ctx))                                                                \
-	FUNCTION(cuCtxSynchronize, (void))                                                                        \
-	FUNCTION(cuMemAlloc_v2, (CUdeviceptr * ptr, size_t bytes))                                                \
-	FUNCTION(cuMemFree_v2, (CUdeviceptr ptr))                                                                 \
-	FUNCTION(cuMemAllocAsync, (CUdeviceptr * ptr, size_t bytes, CUstream stream))                             \
-	FUNCTION(cuMemAllocManaged, (CUdeviceptr * ptr, size_t bytes, unsigned flags))                            \
-	FUNCTION(cuMemAllocHost_v2, (void **ptr, size_t bytes))                                                   \
-	FUNCTION(cuMemFreeAsync, (CUdeviceptr ptr, CUstream stream))                                              \
-	FUNCTION(cuMemGetInfo_v2, (size_t * free_bytes, size_t * total_bytes))                                    \
-	FUNCTION(cuMemGetAddressRange_v2, (CUdeviceptr * base, size_t * bytes, CUdeviceptr ptr))                  \
-	FUNCTION(cuPointerGetAttribute, (void *data, int attribute, CUdeviceptr ptr))                             \
-	FUNCTION(cuMemsetD32_v2, (CUdeviceptr ptr, unsigned value, size_t n))                                     \
-	FUNCTION(cuMemcpyDtoH_v2, (void *to, CUdeviceptr from, size_t bytes))                                     \
-	FUNCTION(cuIpcGetMemHandle, (CUipcMemHandle * handle, CUdeviceptr ptr))                                   \
-	FUNCTION(cuIpcOpenMemHandle, (CUdeviceptr * ptr, CUipcMemHandle handle, unsigned flags))                  \
-	FUNCTION(cuIpcOpenMemHandle_v2, (CUdeviceptr * ptr, CUipcMemHandle handle, unsigned flags))               \
-	FUNCTION(cuIpcCloseMemHandle, (CUdeviceptr ptr))                                                          \
-	FUNCTION(cuIpcGetEventHandle, (CUipcEventHandle * handle, CUevent event))                                 \
-	FUNCTION(cuIpcOpenEventHandle, (CUevent * event, CUipcEventHandle handle))                                \
-	FUNCTION(cuEventCreate, (CUevent * event, unsigned flags))                                                \
-	FUNCTION(cuStreamCreate, (CUstream * stream, unsigned flags))                                             \
-	FUNCTION(cuStreamBeginCapture_v2, (CUstream stream, int mode))                                            \
-	FUNCTION(cuStreamEndCapture, (CUstream stream, CUgraph * graph))                                          \
-	FUNCTION(cuModuleLoadData, (CUmodule * module, const void *image))                                        \
-	FUNCTION(cuModuleGetFunction, (CUfunction * fn, CUmodule module, const char *name))                       \
-	FUNCTION(cuLaunchKernel, (CUfunction fn, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, \
+#define FUNCTIONS(FUNCTION)                                                                                          \
+	FUNCTION(cuInit, (unsigned flags))                                                                           \
+	FUNCTION(cuDeviceGetCount, (int *count))                                                                     \
+	FUNCTION(cuDevicePrimaryCtxRetain, (CUcontext * ctx, CUdevice device))                                       \
+	FUNCTION(cuCtxCreate_v2, (CUcontext * ctx, unsigned flags, CUdevice device))                                 \
+	FUNCTION(cuCtxDestroy_v2, (CUcontext ctx))                                                                   \
+	FUNCTION(cuCtxSetCurrent, (CUcontext ctx))                                                                   \
+	FUNCTION(cuCtxSynchronize, (void))                                                                           \
+	FUNCTION(cuMemAlloc_v2, (CUdeviceptr * ptr, size_t bytes))                                                   \
+	FUNCTION(cuMemFree_v2, (CUdeviceptr ptr))                                                                    \
+	FUNCTION(cuMemAllocAsync, (CUdeviceptr * ptr, size_t bytes, CUstream stream))                                \
+	FUNCTION(cuMemAllocManaged, (CUdeviceptr * ptr, size_t bytes, unsigned flags))                               \
+	FUNCTION(cuMemAllocHost_v2, (void **ptr, size_t bytes))                                                      \
+	FUNCTION(cuMemFreeAsync, (CUdeviceptr ptr, CUstream stream))                                                 \
+	FUNCTION(cuMemCreate, (CUmemGenericAllocationHandle * handle, size_t bytes,                                  \
+				      const CUmemAllocationProp *properties, unsigned long long flags))              \
+	FUNCTION(cuMemRelease, (CUmemGenericAllocationHandle handle))                                                \
+	FUNCTION(cuMemAddressReserve,                                                                                \
+		(CUdeviceptr * ptr, size_t bytes, size_t alignment, CUdeviceptr hint, unsigned long long flags))     \
+	FUNCTION(cuMemAddressFree, (CUdeviceptr ptr, size_t bytes))                                                  \
+	FUNCTION(cuMemMap, (CUdeviceptr ptr, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,       \
+				   unsigned long long flags))                                                        \
+	FUNCTION(cuMemUnmap, (CUdeviceptr ptr, size_t bytes))                                                        \
+	FUNCTION(cuMemSetAccess, (CUdeviceptr ptr, size_t bytes, const CUmemAccessDesc *access, size_t n))           \
+	FUNCTION(cuMemExportToShareableHandle,                                                                       \
+		(void *shareable, CUmemGenericAllocationHandle handle, int type, unsigned long long flags))          \
+	FUNCTION(cuMemImportFromShareableHandle, (CUmemGenericAllocationHandle * handle, void *shareable, int type)) \
+	FUNCTION(cuMemGetInfo_v2, (size_t * free_bytes, size_t * total_bytes))                                       \
+	FUNCTION(cuMemGetAddressRange_v2, (CUdeviceptr * base, size_t * bytes, CUdeviceptr ptr))                     \
+	FUNCTION(cuPointerGetAttribute, (void *data, int attribute, CUdeviceptr ptr))                                \
+	FUNCTION(cuMemsetD32_v2, (CUdeviceptr ptr, unsigned value, size_t n))                                        \
+	FUNCTION(cuMemcpyDtoH_v2, (void *to, CUdeviceptr from, size_t bytes))                                        \
+	FUNCTION(cuIpcGetMemHandle, (CUipcMemHandle * handle, CUdeviceptr ptr))                                      \
+	FUNCTION(cuIpcOpenMemHandle, (CUdeviceptr * ptr, CUipcMemHandle handle, unsigned flags))                     \
+	FUNCTION(cuIpcOpenMemHandle_v2, (CUdeviceptr * ptr, CUipcMemHandle handle, unsigned flags))                  \
+	FUNCTION(cuIpcCloseMemHandle, (CUdeviceptr ptr))                                                             \
+	FUNCTION(cuIpcGetEventHandle, (CUipcEventHandle * handle, CUevent event))                                    \
+	FUNCTION(cuIpcOpenEventHandle, (CUevent * event, CUipcEventHandle handle))                                   \
+	FUNCTION(cuEventCreate, (CUevent * event, unsigned flags))                                                   \
+	FUNCTION(cuStreamCreate, (CUstream * stream, unsigned flags))                                                \
+	FUNCTION(cuStreamBeginCapture_v2, (CUstream stream, int mode))                                               \
+	FUNCTION(cuStreamEndCapture, (CUstream stream, CUgraph * graph))                                             \
+	FUNCTION(cuModuleLoadData, (CUmodule * module, const void *image))                                           \
+	FUNCTION(cuModuleGetFunction, (CUfunction * fn, CUmodule module, const char *name))                          \
+	FUNCTION(cuLaunchKernel, (CUfunction fn, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,    \
 					 unsigned bz, unsigned shared, CUstream stream, void **params, void **extra))
 
 #define FUNCTION(name, parameters) extern __attribute__((visibility("hidden"))) CUresult(*name) parameters;

@@ -4,9 +4,11 @@
 /* Asks the driver about memory that processes share, and prints its answers. */
 
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "ipc_peer.h"
 #include "tests/apps/kernels.h"
@@ -408,6 +410,125 @@ static void costs(void)
 	print_answer("waits.close", "%d", at[2] - at[1] > 100 * MS);
 }
 
+/* Memory that is mapped, as that of the pool type vmm, and its descriptors. */
+static const CUmemAllocationProp plain = {
+	.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+static const CUmemAllocationProp shareable = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+	.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+	.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+
+static double us_of_create(const CUmemAllocationProp *properties, size_t bytes)
+{
+	enum { ROUNDS = 20 };
+	CUmemGenericAllocationHandle handle;
+	uint64_t ns = 0, start;
+
+	for (int i = 0; i < ROUNDS; i++) {
+		start = now_ns();
+		CHECK(cuMemCreate(&handle, bytes, properties, 0));
+		ns += now_ns() - start;
+		CHECK(cuMemRelease(handle));
+	}
+	return (double)ns / 1e3 / ROUNDS;
+}
+
+static CUdeviceptr map_now(CUmemGenericAllocationHandle handle, size_t bytes)
+{
+	static const CUmemAccessDesc access = {
+		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+	CUdeviceptr ptr = 0;
+
+	CHECK(cuMemAddressReserve(&ptr, bytes, 2 * MIB, 0, 0));
+	CHECK(cuMemMap(ptr, bytes, 0, handle, 0));
+	CHECK(cuMemSetAccess(ptr, bytes, &access, 1));
+	return ptr;
+}
+
+static void unmap_now(CUdeviceptr ptr, size_t bytes)
+{
+	CHECK(cuMemUnmap(ptr, bytes));
+	CHECK(cuMemAddressFree(ptr, bytes));
+}
+
+/* Exports, imports and maps the memory, and prints the time of each call. */
+static void exchange_mapped(const char *question, CUmemGenericAllocationHandle handle, size_t bytes)
+{
+	CUmemGenericAllocationHandle imported;
+	CUdeviceptr ptr;
+	uint64_t at[5];
+	int fd = -1;
+
+	at[0] = now_ns();
+	CHECK(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	at[1] = now_ns();
+	CHECK(cuMemImportFromShareableHandle(
+		&imported, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+	at[2] = now_ns();
+	close(fd);
+	ptr = map_now(imported, bytes);
+	at[3] = now_ns();
+	CHECK(cuMemRelease(imported));
+	unmap_now(ptr, bytes);
+	at[4] = now_ns();
+	print_answer(question, "export=%.1fus import=%.1fus map=%.1fus unmap=%.1fus", (double)(at[1] - at[0]) / 1e3,
+		(double)(at[2] - at[1]) / 1e3, (double)(at[3] - at[2]) / 1e3, (double)(at[4] - at[3]) / 1e3);
+}
+
+static CUdeviceptr behind;
+
+static void *free_behind(void *unused)
+{
+	(void)unused;
+	CHECK(cuCtxSetCurrent(primary));
+	CHECK(cuMemFree_v2(behind));
+	return NULL;
+}
+
+static void mapped(void)
+{
+	static const size_t sizes[] = {2 * MIB, 64 * MIB};
+	CUipcMemHandle legacy = {"gpupool ipc 2"};
+	CUmemGenericAllocationHandle handle;
+	uint64_t is_legacy = 0, types = 0, start;
+	char question[40];
+	CUdeviceptr ptr = 0;
+	CUstream stream;
+	pthread_t thread;
+	int fd = -1;
+
+	print_answer("mapped.open_of_our_handle", "%d", open_handle(&ptr, legacy));
+	for (size_t i = 0; i < LENGTH(sizes); i++) {
+		snprintf(question, sizeof(question), "cost.mapped.create.%zu", sizes[i]);
+		print_answer(question, "plain=%.1fus shareable=%.1fus", us_of_create(&plain, sizes[i]),
+			us_of_create(&shareable, sizes[i]));
+		CHECK(cuMemCreate(&handle, sizes[i], &shareable, 0));
+		snprintf(question, sizeof(question), "cost.mapped.exchange.%zu", sizes[i]);
+		exchange_mapped(question, handle, sizes[i]);
+		CHECK(cuMemRelease(handle));
+	}
+	CHECK(cuMemCreate(&handle, 4 * MIB, &plain, 0));
+	print_answer("mapped.export_without_type", "%d",
+		cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	CHECK(cuMemRelease(handle));
+	CHECK(cuMemCreate(&handle, 4 * MIB, &shareable, 0));
+	ptr = map_now(handle, 4 * MIB);
+	print_answer("mapped.handle", "%d", cuIpcGetMemHandle(&legacy, ptr));
+	CHECK(cuPointerGetAttribute(&is_legacy, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, ptr));
+	CHECK(cuPointerGetAttribute(&types, CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES, ptr));
+	print_answer("mapped.attributes", "legacy=%d types=%d", (int)is_legacy, (int)types);
+	CHECK(cuMemAlloc_v2(&behind, 64 * MIB));
+	CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	spin(stream, 400 * MS);
+	CHECK(pthread_create(&thread, NULL, free_behind, NULL));
+	usleep(50000);
+	start = now_ns();
+	exchange_mapped("cost.mapped.exchange_behind_a_free", handle, 4 * MIB);
+	print_answer("waits.exchange_behind_a_free", "%d", now_ns() - start > 200 * MS);
+	CHECK(pthread_join(thread, NULL));
+	unmap_now(ptr, 4 * MIB);
+	CHECK(cuMemRelease(handle));
+}
+
 static CUresult in_capture_get(CUipcMemHandle *handle, CUdeviceptr *ptr)
 {
 	CUdeviceptr own = 0;
@@ -497,7 +618,7 @@ int main(void)
 		{"wrong_handles", wrong_handles}, {"contexts", contexts}, {"opened_pointers", opened_pointers},
 		{"freed_while_open", freed_while_open}, {"small_freed_while_open", small_freed_while_open},
 		{"exporter_gone", exporter_gone}, {"handles", handles}, {"events", events}, {"costs", costs},
-		{"captures", captures}, {"another_gpu", another_gpu}};
+		{"mapped", mapped}, {"captures", captures}, {"another_gpu", another_gpu}};
 
 	for (size_t i = 0; i < LENGTH(sections); i++)
 		run_section(sections[i].run, sections[i].name);

@@ -22,7 +22,7 @@ import programs
 
 PRELOAD = programs.ROOT / "tests" / "preload"
 PROBE_SECONDS, PAIR_SECONDS, WORK_SECONDS = 300, 60, 110
-KINDS = ["none", "simple", "binned", "split"]
+KINDS = ["none", "simple", "binned", "split", "vmm"]
 
 # The scenarios (tests/preload/test_preload_ipc.c). OF_WHOLES are those in which a process without the library can take
 # part while the other has a pool of the kind split.
@@ -32,6 +32,7 @@ ONE_WAY = [
     *[("app_ipc", name) for name in ["about", "contexts", "later", "many", "neighbours", "own"]],
     *[("app_ipc", name) for name in ["churn", "threads", "twice"]],
     *[("app_ipc_wrong", name) for name in ["again", "calls", "ended", "forged", "freed"]],
+    *[("app_ipc_mapped", name) for name in ["attributes", "barrier", "interior", "parts", "thousand"]],
 ]
 ALL = [*ONE_WAY, ("app_ipc", "exchanged")]
 
@@ -74,6 +75,11 @@ SIMULATED = {
     "event.handle_of_plain": "400",
     "event.create_with_timing": "1",
     "event.self_open": "201",
+    "mapped.open_of_our_handle": "1",
+    "mapped.export_without_type": "1",
+    "mapped.handle": "1",
+    "mapped.attributes": "legacy=0 types=1",
+    "waits.exchange_behind_a_free": "0",
 }
 
 
@@ -81,8 +87,8 @@ SIMULATED = {
 # is undefined; a handle made by gpupool is refused.
 ALLOWED = [
     (r"(both|exporter)/none", "again", r"open of the old handle: 800"),
-    (r"both/(split|completed)", "again", r"open of the old handle: 1"),
-    (r"both/(split|completed)", "ended", r"open( of a closed handle)?: 1"),
+    (r"both/(split|completed|vmm)", "again", r"open of the old handle: 1"),
+    (r"both/(split|completed|vmm)", "ended", r"open( of a closed handle)?: 1"),
 ]
 
 
@@ -112,7 +118,7 @@ def compile_pair(name):
 
 
 def build():
-    for name in ["app_ipc", "app_ipc_wrong"]:
+    for name in ["app_ipc", "app_ipc_mapped", "app_ipc_wrong"]:
         compile_pair(name)
 
 
@@ -146,7 +152,7 @@ def run_probe(results, out):
     ok = done.status == 0 and not ended
     results.check("probe: finished", ok, " ".join(ended) or f"status {done.status}")
     for question, answer in answers.items():
-        if question.startswith(("cost.", "waits.", "handle.kinds", "another_gpu")):
+        if question.startswith(("cost.", "waits.", "mapped.", "handle.kinds", "another_gpu")):
             results.note(f"probe {question}", answer)
     found = surprises(answers)
     results.check("probe: same answers as the simulated GPU", not found, f"{len(found)} differ")
@@ -157,10 +163,12 @@ def run_probe(results, out):
 def pair_configs(library):
     """Yields (configuration, its scenarios)."""
     for kind in KINDS:
-        is_split = kind == "split"
+        is_split = kind in ("split", "vmm")
         yield Pair(f"both/{kind}", library, kind), ALL
         alone = ONE_WAY if is_split else ALL
         yield Pair(f"importer/{kind}", library, kind, exporter=False), alone
+        if kind == "vmm":
+            continue  # a process without the library cannot open its handles
         alone = OF_WHOLES if is_split else ALL
         yield Pair(f"exporter/{kind}", library, kind, importer=False), alone
     completed = Pair("both/completed", library, "split")
@@ -227,7 +235,7 @@ class Work:
 
 WORKS = [
     Work("torch", "work_torch_ipc.py", 1, KINDS, 4, None),
-    Work("nccl", "work_nccl.py", 2, ["none", "binned", "split"], 2, "P2P/IPC"),
+    Work("nccl", "work_nccl.py", 2, ["none", "binned", "split", "vmm"], 2, "P2P/IPC"),
 ]
 
 
