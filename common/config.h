@@ -27,7 +27,7 @@
 #define GP_CONFIG_VALUE_SIZE   1024
 #define GP_CONFIG_MESSAGE_SIZE 512
 
-/* Begins the line of the log that tells which pool type was chosen for a device. `gpupool-run --doctor` looks for it. */
+/* Begins the line of the log with the pool type that was chosen for a device. `gpupool-run --doctor` looks for it. */
 #define GP_CONFIG_CHOICE "GPUPOOL_POOL=auto: "
 
 enum gp_option {

@@ -9,7 +9,10 @@
 
 #include "shim/context/context.h"
 
-/* Bits of gp_context.downgraded: the kind or backend is not the configured one, or the kind was chosen, and that is not logged yet. */
+/*
+ * Bits of gp_context.downgraded: what is not logged yet. The kind or backend is not the configured one, or
+ * GPUPOOL_POOL=auto has chosen the kind.
+ */
 enum { GP_DOWNGRADED_KIND = 1, GP_DOWNGRADED_BACKEND = 2 };
 
 void gp_backend_setup(struct gp_context *context);

@@ -66,11 +66,11 @@ void gp_context_tell_end(CUcontext handle, struct gp_context *context)
 			watcher->ended(handle, context);
 }
 
-void gp_context_tell_gone(struct gp_context *context)
+void gp_context_tell_after_end(struct gp_context *context)
 {
 	for (const struct gp_context_watcher *watcher = watchers; watcher; watcher = watcher->next)
-		if (watcher->gone)
-			watcher->gone(context);
+		if (watcher->after_end)
+			watcher->after_end(context);
 }
 
 int gp_context_sibling_new(struct gp_context *context, struct gp_pool **ret_pool)

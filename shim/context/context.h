@@ -87,14 +87,14 @@ struct gp_context_backend {
 
 /*
  * Functions of a module that keeps data for contexts. ended is called when a context ends: with the context, whose lock
- * is held exclusively, or with NULL where only the handle is known. It may be called both ways for one end. gone is
+ * is held exclusively, or with NULL where only the handle is known. It may be called both ways for one end. after_end is
  * called once the driver has ended a context that was known: no work uses memory any more. freed is called before the
  * context's structure is freed. Each function may be NULL. A watcher must exist for the life of the
  * process.
  */
 struct gp_context_watcher {
 	void (*ended)(CUcontext handle, struct gp_context *context);
-	void (*gone)(struct gp_context *context);
+	void (*after_end)(struct gp_context *context);
 	void (*freed)(struct gp_context *context);
 	struct gp_context_watcher *next;
 };
@@ -104,9 +104,9 @@ void gp_contexts_start(void);
 void gp_context_set_backend(const struct gp_context_backend *backend);
 void gp_context_watch(struct gp_context_watcher *watcher);
 
-/* Call `ended`, or `gone`, of all watchers. */
+/* Call `ended`, or `after_end`, of all watchers. */
 void gp_context_tell_end(CUcontext handle, struct gp_context *context);
-void gp_context_tell_gone(struct gp_context *context);
+void gp_context_tell_after_end(struct gp_context *context);
 
 /* Creates a further pool for a context that has one. Returns 0 or -ENOMEM. */
 int gp_context_sibling_new(struct gp_context *context, struct gp_pool **ret_pool);

@@ -151,7 +151,7 @@ static CUresult end_perhaps(const struct gp_context_end *end)
 	if (gp_context_is(context, GP_CONTEXT_DEAD)) {
 		remove_dead(context);
 		gp_context_each_pool(context, unmap_pool, NULL);
-		gp_context_tell_gone(context);
+		gp_context_tell_after_end(context);
 	}
 	gp_context_put(context);
 	return r;
@@ -179,7 +179,7 @@ static CUresult end_surely(const struct gp_context_end *end)
 	while ((context = ended)) {
 		ended = context->next_ended;
 		gp_context_each_pool(context, unmap_pool, NULL);
-		gp_context_tell_gone(context);
+		gp_context_tell_after_end(context);
 		gp_context_put(context);
 	}
 	return r;

@@ -671,7 +671,7 @@ static void unmap_of_context(struct gp_context *context)
 
 void gp_ipc_start(void)
 {
-	static struct gp_context_watcher watcher = {.ended = forget_context, .gone = unmap_of_context};
+	static struct gp_context_watcher watcher = {.ended = forget_context, .after_end = unmap_of_context};
 
 	gp_context_watch(&watcher);
 }

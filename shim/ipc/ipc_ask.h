@@ -33,9 +33,10 @@ struct gp_ipc_chunk {
 };
 
 /*
- * Asks the exporting process for all chunks of a block, in order. Calls fn for each, and closes the descriptor after
- * that; stops if fn returns an error. Returns 0, the error of fn, or an error as gp_ipc_ask; also -EMFILE if this process
- * has no descriptor left, and -EIO if the exporter cannot export.
+ * Asks the exporting process for all chunks of a block, in order. words: the nonce, and the block's address and serial
+ * number. Calls fn for each chunk, and closes the descriptor after that; stops if fn returns an error. Returns 0, the
+ * error of fn, or an error as gp_ipc_ask; also -EMFILE if this process has no descriptor left, and -EIO if the exporter
+ * cannot export.
  */
 int gp_ipc_ask_chunks(pid_t pid, uint64_t start_ticks, const uint64_t words[static 3],
 	int (*fn)(void *arg, const struct gp_ipc_chunk *chunk), void *arg);

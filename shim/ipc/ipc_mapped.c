@@ -3,7 +3,7 @@
 
 /*
  * The exporter's side runs in the server's thread. It waits neither for the GPU nor for a thread of the program: it
- * takes only the locks of the pool and of its address map, which nobody holds across a driver call. A pin keeps the
+ * takes only the locks of the pool and of its address map, which no thread holds across a driver call. A pin keeps the
  * chunk's handle valid during the export (pool/vmm/pin.h).
  *
  * The importer maps each chunk as soon as it has its descriptor. The mapping keeps the memory, even if the exporter

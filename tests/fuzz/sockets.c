@@ -15,11 +15,12 @@
 #include "fuzz.h"
 #include "common/ctl_proto.h"
 
-enum { CLIENTS_MAX = 8, CUTS_MAX = 256 };
+enum { CLIENTS_MAX = 8, CUTS_MAX = 256, FDS_MAX = 4 };
 
 struct cut {
 	size_t at;
 	bool hangs_up;
+	unsigned n_fds; /* sent with the bytes that follow */
 };
 
 static struct peer {
@@ -31,6 +32,7 @@ static struct peer {
 	size_t length, sent;
 	struct cut cuts[CUTS_MAX];
 	size_t n_cuts, n_passed;
+	unsigned n_fds; /* to be sent with the next bytes */
 } peers[SOCKETS_MAX];
 
 static int dir_fd = -1;
@@ -94,7 +96,7 @@ void sockets_open(unsigned n)
 		}
 		peer->n_clients = peer->n_done = 0;
 		peer->length = peer->sent = 0;
-		peer->n_cuts = peer->n_passed = 0;
+		peer->n_cuts = peer->n_passed = peer->n_fds = 0;
 	}
 }
 
@@ -108,20 +110,25 @@ bool sockets_add_byte(unsigned nth, uint8_t byte)
 	return true;
 }
 
-static void add_cut(struct peer *peer, bool hangs_up)
+static void add_cut(struct peer *peer, bool hangs_up, unsigned n_fds)
 {
 	if (peer->n_cuts < CUTS_MAX)
-		peer->cuts[peer->n_cuts++] = (struct cut){peer->length, hangs_up};
+		peer->cuts[peer->n_cuts++] = (struct cut){peer->length, hangs_up, n_fds};
 }
 
 void sockets_add_cut(unsigned nth)
 {
-	add_cut(&peers[nth], false);
+	add_cut(&peers[nth], false, 0);
 }
 
 void sockets_add_hang_up(unsigned nth)
 {
-	add_cut(&peers[nth], true);
+	add_cut(&peers[nth], true, 0);
+}
+
+void sockets_add_fds(unsigned nth, unsigned n)
+{
+	add_cut(&peers[nth], false, n < FDS_MAX ? n : FDS_MAX);
 }
 
 size_t sockets_bytes(void)
@@ -152,6 +159,27 @@ static void take_client(struct peer *peer)
 	peer->n_clients += peer->clients[peer->n_clients] >= 0;
 }
 
+/* Sends bytes, with copies of the directory's descriptor. */
+static ssize_t send_with_fds(int client, const char *bytes, size_t n, unsigned n_fds)
+{
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(FDS_MAX * sizeof(int))];
+	} control = {0};
+	struct iovec part = {(void *)bytes, n};
+	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+
+	if (n_fds) {
+		message.msg_control = &control;
+		message.msg_controllen = CMSG_SPACE(n_fds * sizeof(int));
+		*CMSG_FIRSTHDR(&message) = (struct cmsghdr){
+			.cmsg_len = CMSG_LEN(n_fds * sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+		for (unsigned i = 0; i < n_fds; i++)
+			memcpy(CMSG_DATA(CMSG_FIRSTHDR(&message)) + i * sizeof(int), &dir_fd, sizeof(int));
+	}
+	return sendmsg(client, &message, MSG_NOSIGNAL);
+}
+
 /* Sends the script up to the next cut, or as much as the socket takes. */
 static void play(struct peer *peer)
 {
@@ -165,12 +193,15 @@ static void play(struct peer *peer)
 		return;
 	client = peer->clients[peer->n_done];
 	if (peer->sent < end)
-		n = send(client, peer->script + peer->sent, end - peer->sent, MSG_NOSIGNAL);
+		n = send_with_fds(client, peer->script + peer->sent, end - peer->sent, peer->n_fds);
+	if (n > 0)
+		peer->n_fds = 0;
 	if (n < 0 && errno != EAGAIN)
 		n = (ssize_t)(end - peer->sent); /* the client has closed the connection */
 	peer->sent += n > 0 ? (size_t)n : 0;
 	if (peer->sent < end || is_last)
 		return;
+	peer->n_fds = peer->cuts[peer->n_passed].n_fds;
 	if (peer->cuts[peer->n_passed++].hangs_up)
 		close(peer->clients[peer->n_done++]);
 }

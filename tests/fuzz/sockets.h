@@ -31,6 +31,9 @@ bool sockets_add_byte(unsigned nth, uint8_t byte); /* returns false if the scrip
 void sockets_add_cut(unsigned nth);
 void sockets_add_hang_up(unsigned nth);
 
+/* Sends n file descriptors with the next byte. Works as a cut, too. */
+void sockets_add_fds(unsigned nth, unsigned n);
+
 /* Returns the total length of all scripts. */
 size_t sockets_bytes(void);
 

@@ -373,6 +373,120 @@ static void hangup_importer(void)
 	app_result("descriptors that stay at the exporter's", (int)app_take_number());
 }
 
+enum { HELD = 16, CHURNS = 300, AHEAD = 4 };
+
+/* Allocates, exports and frees, a few rounds ahead of a client that asks for chunks of what was exported. */
+static void hostile_exporter(void)
+{
+	CUdeviceptr ptr[HELD] = {0};
+	unsigned seed = 3;
+	int before = 0;
+
+	for (unsigned i = 0; i < CHURNS; i++) {
+		unsigned nth = app_random(&seed) % HELD;
+
+		if (i >= AHEAD)
+			app_await();
+		if (ptr[nth])
+			APP_MUST(cuMemFree_v2(ptr[nth]));
+		ptr[nth] = app_alloc((app_random(&seed) % 12 + 1) << (app_random(&seed) % 2 ? 12 : 19));
+		app_put_handle(ptr[nth]);
+	}
+	for (unsigned i = 0; i < AHEAD; i++)
+		app_await();
+	for (unsigned i = 0; i < HELD; i++)
+		if (ptr[i])
+			APP_MUST(cuMemFree_v2(ptr[i]));
+	before = count_fds();
+	app_go();
+	app_await();
+	app_put_number((uint64_t)count_staying(before));
+}
+
+/* Writes a request for the handle with some words changed, so that it is valid, refused, or no request at all. */
+static void write_request(int fd, CUipcMemHandle handle, unsigned *seed)
+{
+	static const char *const odd[] = {"0", "-1", "x", "18446744073709551615", "18446744073709551616", "1 1", "+2"};
+	uint64_t words[] = {word_of(handle, 2), word_of(handle, 3), word_of(handle, 4),
+		(app_random(seed) % 4) * 2 * MIB + (app_random(seed) % 8 ? 0 : 512)};
+	char line[256] = "chunk";
+
+	for (unsigned i = 0; i < LENGTH(words); i++) {
+		size_t n = strlen(line);
+
+		if (app_random(seed) % 16 == 0)
+			snprintf(line + n, sizeof(line) - n, " %s", odd[app_random(seed) % LENGTH(odd)]);
+		else
+			snprintf(line + n, sizeof(line) - n, " %llu",
+				(unsigned long long)(words[i] + (app_random(seed) % 16 ? 0 : 1)));
+	}
+	strcat(line, "\n");
+	APP_MUST(write(fd, line, strlen(line)) != (ssize_t)strlen(line));
+}
+
+/* Reads one answer, closes its descriptors, and returns their number. */
+static unsigned read_answer(int fd, char *line, size_t size)
+{
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(8 * sizeof(int))];
+	} control;
+	unsigned n_fds = 0;
+	size_t n = 0;
+
+	do {
+		struct iovec part = {line + n, 1};
+		struct msghdr message = {
+			.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
+
+		APP_MUST(recvmsg(fd, &message, MSG_CMSG_CLOEXEC) != 1);
+		for (struct cmsghdr *c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c))
+			for (size_t i = 0; i < (c->cmsg_len - CMSG_LEN(0)) / sizeof(int); i++) {
+				int one;
+
+				memcpy(&one, CMSG_DATA(c) + i * sizeof(one), sizeof(one));
+				close(one);
+				n_fds++;
+			}
+	} while (line[n++] != '\n' && n + 1 < size);
+	line[n] = '\0';
+	return n_fds;
+}
+
+/* Half of the clients read all of their answers; the others hang up after some. */
+static void hostile_importer(void)
+{
+	static CUipcMemHandle handles[CHURNS];
+	unsigned seed = 5, n_passed = 0, n_refused = 0, n_wrong = 0;
+	char line[1024];
+
+	for (unsigned i = 0; i < CHURNS; i++) {
+		unsigned n_requests = app_random(&seed) % 6, n_read = i % 2 ? n_requests : n_requests / 2;
+		int fd;
+
+		handles[i] = app_take_handle();
+		fd = connect_to_exporter(handles[i]);
+		for (unsigned k = 0; k < n_requests; k++)
+			write_request(fd, handles[i - app_random(&seed) % (i + 1) % HELD], &seed);
+		for (unsigned k = 0; k < n_read; k++) {
+			unsigned n_fds = read_answer(fd, line, sizeof(line));
+			bool is_passed = strstr(line, "\"gpupool.chunk/1\"") != NULL;
+
+			n_passed += is_passed;
+			n_refused += strstr(line, "\"gpupool.error/1\"") != NULL;
+			n_wrong += n_fds != is_passed;
+		}
+		close(fd);
+		app_go();
+	}
+	app_result("chunks were passed", n_passed > 50);
+	app_result("requests were refused", n_refused > 50);
+	app_result("answers with a wrong number of descriptors", (int)n_wrong);
+	app_await();
+	app_go();
+	app_result("descriptors that stay at the exporter's", (int)app_take_number());
+}
+
 static void fault(const char *spec)
 {
 	bool (*inject)(const char *) = (bool (*)(const char *))dlsym(RTLD_DEFAULT, "simgpu_fault");
@@ -507,6 +621,7 @@ APP_PAIR(barrier, barrier_exporter, barrier_importer)
 APP_PAIR(descriptors, descriptors_exporter, descriptors_importer)
 APP_PAIR(attributes, attributes_exporter, attributes_importer)
 APP_PAIR(hangup, descriptors_exporter, hangup_importer)
+APP_PAIR(hostile, hostile_exporter, hostile_importer)
 APP_PAIR(faults, faults_exporter, faults_importer)
 APP_PAIR(refuses, refuses_exporter, refuses_importer)
 
@@ -518,6 +633,7 @@ const struct app_scenario app_scenarios[] = {
 	{"descriptors", descriptors},
 	{"attributes", attributes},
 	{"hangup", hangup},
+	{"hostile", hostile},
 	{"faults", faults},
 	{"refuses", refuses},
 	{"alone", alone},

@@ -202,6 +202,15 @@ START_TEST(clients_that_end_before_they_have_a_chunk_leave_no_descriptor_in_the_
 }
 END_TEST
 
+START_TEST(an_exporter_that_allocates_and_frees_answers_any_request_for_a_chunk)
+{
+	play_vmm("hostile");
+	ck_assert_str_eq(play_out, "chunks were passed: 1\nrequests were refused: 1\n"
+				   "answers with a wrong number of descriptors: 0\n"
+				   "descriptors that stay at the exporter's: 0\nthe exporter's end: 0\n");
+}
+END_TEST
+
 START_TEST(an_open_that_fails_in_the_middle_leaves_nothing_mapped)
 {
 	play_vmm("faults");
@@ -235,7 +244,7 @@ START_TEST(an_ipc_handle_of_another_version_is_refused_with_a_message)
 }
 END_TEST
 
-START_TEST(an_importer_without_the_library_is_refused_blocks_of_vmm_and_the_exporter_logs_what_to_do)
+START_TEST(an_importer_without_the_library_is_refused_blocks_of_vmm_and_the_exporter_logs_the_remedy)
 {
 	snprintf(peer_variable, sizeof(peer_variable), "APP_PEER_PRELOAD=%s", play_library);
 	play_run(&(struct play){.program = "app_ipc_wrong",
@@ -297,10 +306,11 @@ static void add(TCase *tc)
 	tcase_add_test(tc, freed_blocks_of_vmm_keep_their_contents_while_another_process_has_them_open);
 	tcase_add_test(tc, a_block_of_vmm_opens_while_a_thread_of_the_exporter_waits_in_a_free);
 	tcase_add_test(tc, clients_that_end_before_they_have_a_chunk_leave_no_descriptor_in_the_exporter);
+	tcase_add_test(tc, an_exporter_that_allocates_and_frees_answers_any_request_for_a_chunk);
 	tcase_add_test(tc, an_open_that_fails_in_the_middle_leaves_nothing_mapped);
 	tcase_add_test(tc, an_exporter_that_cannot_pass_a_chunk_loses_no_memory_and_the_importer_logs_why);
 	tcase_add_test(tc, an_ipc_handle_of_another_version_is_refused_with_a_message);
-	tcase_add_test(tc, an_importer_without_the_library_is_refused_blocks_of_vmm_and_the_exporter_logs_what_to_do);
+	tcase_add_test(tc, an_importer_without_the_library_is_refused_blocks_of_vmm_and_the_exporter_logs_the_remedy);
 	tcase_add_loop_test(tc, blocks_of_vmm_that_no_process_could_open_have_no_ipc_handle_and_the_log_says_why, 0,
 		LENGTH(unable));
 	tcase_add_test(tc, with_ordered_reuse_forced_an_importers_first_write_is_lost);

@@ -129,7 +129,7 @@ bool sim_managed_make_room(struct sim_device *device, size_t bytes, const struct
 void sim_managed_leave(struct sim_block *block);
 
 /* virtual.c */
-char *sim_virtual_bytes(uint64_t addr); /* NULL if the address is not reserved */
+char *sim_virtual_bytes(uint64_t addr);                           /* NULL if the address is not reserved */
 CUresult sim_physical_moved(const struct sim_physical *physical); /* its mappings follow it to its new file */
 
 /* alloc.c */

@@ -267,8 +267,8 @@ CUresult cuMemExportToShareableHandle(
 
 	SIM_BEGIN(cuMemExportToShareableHandle);
 	physical = sim_physical_of(handle);
-	if (!shareable || !physical || !physical->device || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
-		flags || !(physical->properties.requestedHandleTypes & type))
+	if (!shareable || !physical || !physical->device || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || flags ||
+		!(physical->properties.requestedHandleTypes & type))
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(move_to_file(physical));
 	fd = fcntl(physical->fd, F_DUPFD_CLOEXEC, 0);
