@@ -86,11 +86,13 @@ struct gp_context_backend {
 };
 
 /*
- * Functions of a module that keeps data for contexts. ended is called when a context ends: with the context, whose lock
- * is held exclusively, or with NULL where only the handle is known. It may be called both ways for one end. after_end is
- * called once the driver has ended a context that was known: no work uses memory any more. freed is called before the
- * context's structure is freed. Each function may be NULL. A watcher must exist for the life of the
+ * Functions of a module that keeps data for contexts. Each may be NULL. A watcher must exist for the life of the
  * process.
+ *
+ *   ended      a context ends: with the context, whose lock is held exclusively, or with NULL where only the handle is
+ *              known. It may be called both ways for one end
+ *   after_end  the driver has ended a context that was known: no work uses memory any more
+ *   freed      called before the context's structure is freed
  */
 struct gp_context_watcher {
 	void (*ended)(CUcontext handle, struct gp_context *context);

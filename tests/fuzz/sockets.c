@@ -180,8 +180,11 @@ static ssize_t send_with_fds(int client, const char *bytes, size_t n, unsigned n
 	return sendmsg(client, &message, MSG_NOSIGNAL);
 }
 
-/* Sends the script up to the next cut, or as much as the socket takes. */
-static void play(struct peer *peer)
+/*
+ * Sends the script up to the next cut, or as much as the socket takes. Returns true if more is to be sent in the same
+ * step.
+ */
+static bool play(struct peer *peer)
 {
 	bool is_last = peer->n_passed == peer->n_cuts;
 	size_t end = is_last ? peer->length : peer->cuts[peer->n_passed].at;
@@ -190,7 +193,7 @@ static void play(struct peer *peer)
 
 	take_client(peer);
 	if (peer->n_done == peer->n_clients)
-		return;
+		return false;
 	client = peer->clients[peer->n_done];
 	if (peer->sent < end)
 		n = send_with_fds(client, peer->script + peer->sent, end - peer->sent, peer->n_fds);
@@ -200,10 +203,11 @@ static void play(struct peer *peer)
 		n = (ssize_t)(end - peer->sent); /* the client has closed the connection */
 	peer->sent += n > 0 ? (size_t)n : 0;
 	if (peer->sent < end || is_last)
-		return;
+		return false;
 	peer->n_fds = peer->cuts[peer->n_passed].n_fds;
 	if (peer->cuts[peer->n_passed++].hangs_up)
 		close(peer->clients[peer->n_done++]);
+	return peer->n_fds != 0;
 }
 
 int fuzz_poll(struct pollfd *fds, nfds_t n, int timeout_ms)
@@ -211,8 +215,8 @@ int fuzz_poll(struct pollfd *fds, nfds_t n, int timeout_ms)
 	int n_ready;
 
 	for (unsigned i = 0; i < SOCKETS_MAX; i++)
-		if (peers[i].name[0])
-			play(&peers[i]);
+		while (peers[i].name[0] && play(&peers[i]))
+			;
 	n_ready = poll(fds, n, 0);
 	now_ns += n_ready ? 1000 : (timeout_ms > 0 ? timeout_ms : 1) * INT64_C(1000000);
 	return n_ready;
