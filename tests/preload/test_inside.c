@@ -23,7 +23,7 @@ static const char *const pools[][5] = {
 #endif
 	{RUNTIME, "GPUPOOL_POOL=split", "GPUPOOL_REUSE=completed", "GPUPOOL_LOG=off", NULL},
 	{RUNTIME, "GPUPOOL_POOL=split", "GPUPOOL_RECORD=rec.%p", "GPUPOOL_LOG=off", NULL},
-	{RUNTIME, "GPUPOOL_POOL=vmm", "GPUPOOL_LOG=off", NULL}, /* the last: see N_ROWS */
+	{RUNTIME, "GPUPOOL_POOL=vmm", "GPUPOOL_LOG=off", NULL},
 };
 
 static const char *const scenarios[][3] = {
@@ -68,11 +68,12 @@ static const char *const scenarios[][3] = {
 	{"app_ipc", "app_ipc_inside", "contexts"},
 	{"app_ipc", "app_ipc_inside", "exchanged"},
 	{"app_ipc", "app_ipc_inside", "threads"},
+	{"app_ipc_mapped", "app_ipc_mapped_inside", "barrier"},
+	{"app_ipc_mapped", "app_ipc_mapped_inside", "parts"},
 	{"app_ipc_wrong", "app_ipc_wrong_inside", "forged"},
 };
 
-/* Mapped memory has no legacy handles, so the last pool leaves out the last scenarios. */
-enum { N_SHARING = 5, N_ROWS = LENGTH(pools) * LENGTH(scenarios) - N_SHARING };
+enum { N_ROWS = LENGTH(pools) * LENGTH(scenarios) };
 
 static const char *const traced[][3] = {
 	{"app_context", "app_context_inside", "end-under-threads"},
@@ -87,17 +88,22 @@ static const char *const traced[][3] = {
 };
 
 static const char *const debugged[][3] = {
-	{"app_capture", "app_capture_inside", "race"}, {"app_context", "app_context_inside", "end-under-threads"},
-	{"app_context", "app_context_inside", "reset"}, {"app_context", "app_context_inside", "two"},
+	{"app_capture", "app_capture_inside", "race"},
+	{"app_context", "app_context_inside", "end-under-threads"},
+	{"app_context", "app_context_inside", "reset"},
+	{"app_context", "app_context_inside", "two"},
 	{"app_debug", "app_debug_inside", "innocent"},
 #ifndef PLAY_FEW /* one thread, and hundreds of megabytes to fill and check */
 	{"app_errors", "app_errors_inside", "callback"},
 #endif
-	{"app_layer", "app_layer_inside", "threads"}, {"app_memory", "app_memory_inside", "mixed"},
-	{"app_memory", "app_memory_inside", "pinned-frees"}, {"app_query", "app_query_inside", "range"},
-	{"app_reuse", "app_reuse_inside", "pinned"}, {"app_reuse", "app_reuse_inside", "streams"},
+	{"app_layer", "app_layer_inside", "threads"},
+	{"app_memory", "app_memory_inside", "mixed"},
+	{"app_memory", "app_memory_inside", "pinned-frees"},
+	{"app_query", "app_query_inside", "range"},
+	{"app_reuse", "app_reuse_inside", "pinned"},
+	{"app_reuse", "app_reuse_inside", "streams"},
 	{"app_threads", "app_threads_inside", "many"},
-	{"app_ipc", "app_ipc_inside", "churn"}, /* the last: see N_DEBUGGED */
+	{"app_ipc", "app_ipc_inside", "churn"},
 };
 
 static const char *const debugged_pools[][5] = {
@@ -112,7 +118,7 @@ static const char *const debugged_pools[][5] = {
 #endif
 };
 
-enum { N_DEBUGGED = (int)(LENGTH(debugged) * LENGTH(debugged_pools)) - 1 };
+enum { N_DEBUGGED = (int)(LENGTH(debugged) * LENGTH(debugged_pools)) };
 
 static unsigned n_answers;
 
@@ -165,6 +171,17 @@ START_TEST(a_program_behaves_the_same_under_GPUPOOL_DEBUG)
 		.words = {scenario[2]},
 		.env = debugged_pools[_i / (int)LENGTH(debugged)],
 		.at_pause = send_requests});
+}
+END_TEST
+
+START_TEST(an_exporter_answers_hostile_clients_while_it_allocates_and_frees)
+{
+	static const char *const env[] = {"GPUPOOL_POOL=vmm", "GPUPOOL_LOG=off", NULL};
+
+	play_run(&(struct play){.program = "app_ipc_mapped_inside", .words = {"hostile"}, .env = env});
+	ck_assert_str_eq(play_out, "chunks were passed: 1\nrequests were refused: 1\n"
+				   "answers with a wrong number of descriptors: 0\n"
+				   "descriptors that stay at the exporter's: 0\nthe exporter's end: 0\n");
 }
 END_TEST
 
@@ -278,6 +295,7 @@ static void add_others(TCase *tc)
 
 	tcase_add_loop_test(tc, a_program_behaves_the_same_while_its_call_stacks_are_taken, 0, (int)LENGTH(traced));
 	tcase_add_loop_test(tc, a_program_behaves_the_same_under_GPUPOOL_DEBUG, 0, N_DEBUGGED);
+	tcase_add_test(tc, an_exporter_answers_hostile_clients_while_it_allocates_and_frees);
 	tcase_add_loop_test(tc, a_program_behaves_the_same_on_managed_and_async_backends, 0, N_BACKED);
 	tcase_add_loop_test(
 		tc, programs_that_use_the_api_or_share_a_gpu_end_without_an_error, 0, (int)LENGTH(asking) - n_left_out);
