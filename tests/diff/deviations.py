@@ -231,18 +231,6 @@ DEVIATIONS = (
         ),
     ),
     Deviation(
-        "memory of the pool type vmm has no legacy IPC handles",
-        "the driver has none for mapped memory, and the pointer attribute for legacy IPC reports that",
-        "split",
-        "memory has a legacy IPC handle",
-        "cannot be shared by legacy IPC handles",
-        (
-            Row("caches", r"exported/export", ("vmm",), "1"),
-            Row("first_alone", r"imported.*", ("vmm",), None),
-            Row("query(_.*)?", r"attributes/.*, attribute 10", ("vmm",), "0 0"),
-        ),
-    ),
-    Deviation(
         "memory of GPUPOOL_BACKEND=managed reports that it is managed",
         "the attributes are true: the host and every device reach such memory, and other processes cannot",
         "device",
