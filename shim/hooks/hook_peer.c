@@ -3,8 +3,8 @@
 
 /*
  * Hooks that enable and disable peer access. They note a change (peer_access.h) before they apply it to the mapped
- * chunks. So a chunk that is mapped meanwhile either is among these, or gets its access from the note
- * (backend_mapping.c).
+ * chunks, also of other processes. So a chunk that is mapped meanwhile either is among these, or gets its access from
+ * the note (backend_mapping.c, ipc_mapped.c).
  */
 
 #include "shim/backend/async.h"
@@ -14,6 +14,7 @@
 #include "shim/context/driver_call.h"
 #include "shim/context/green.h"
 #include "shim/driver/driver_table.h"
+#include "shim/ipc/ipc.h"
 
 struct change {
 	struct gp_context *owner;
@@ -69,6 +70,8 @@ static void set_access(CUcontext owner, CUdevice device, int flags)
 		return;
 	set_access_to_async(&change);
 	gp_context_each_pool(change.owner, set_access_to_pool, &change);
+	if (!gp_ipc_each_mapping(change.owner, set_access_to_chunk, &change))
+		change.result = CUDA_ERROR_OUT_OF_MEMORY;
 	if (change.result)
 		gp_log(GP_LOG_WARN,
 			"could not change the access of device %d to pooled memory of device %d: driver error %d",

@@ -14,7 +14,6 @@
 #include "ipc_mapped.h"
 #include "shim/base/log.h"
 #include "shim/base/state.h"
-#include "shim/context/context.h"
 #include "shim/ctl/ctl_server.h"
 #include "shim/driver/driver_table.h"
 
@@ -448,6 +447,8 @@ static void free_mapped(struct import *import)
 /* Notes a mapped block. If another thread has opened it meanwhile, the mapping of that thread is taken. */
 static CUresult note_mapped(struct import *import, CUdeviceptr *ret_ptr)
 {
+	const struct gp_ipc_mapping mapping = import->mapping;
+	struct gp_context *context = import->context;
 	CUresult r = CUDA_SUCCESS;
 
 	gp_mutex_lock(&lock);
@@ -462,6 +463,8 @@ static CUresult note_mapped(struct import *import, CUdeviceptr *ret_ptr)
 	gp_mutex_unlock(&lock);
 	if (import)
 		free_mapped(import);
+	else
+		gp_ipc_allow_new(context, &mapping);
 	return r;
 }
 
@@ -674,6 +677,30 @@ void gp_ipc_start(void)
 	static struct gp_context_watcher watcher = {.ended = forget_context, .after_end = unmap_of_context};
 
 	gp_context_watch(&watcher);
+}
+
+bool gp_ipc_each_mapping(
+	const struct gp_context *context, void (*fn)(void *arg, uint64_t addr, uint64_t bytes), void *arg)
+{
+	const struct import *import;
+	struct gp_ipc_mapping *mappings;
+	unsigned room = atomic_load(&n_imports), n = 0;
+
+	if (!room)
+		return true;
+	mappings = calloc(room, sizeof(*mappings));
+	if (!mappings)
+		return false;
+	gp_mutex_lock(&lock);
+	/* An import that another thread adds later sees the change that the caller has noted (gp_ipc_allow_new). */
+	for (import = imports; import && n < room; import = import->next)
+		if (import->context == context)
+			mappings[n++] = import->mapping;
+	gp_mutex_unlock(&lock);
+	for (unsigned i = 0; i < n; i++)
+		fn(arg, mappings[i].base, mappings[i].bytes);
+	free(mappings);
+	return true;
 }
 
 CUcontext gp_ipc_context_of(CUdeviceptr ptr)

@@ -15,6 +15,7 @@
  */
 
 #include "pool/pool.h"
+#include "shim/context/context.h"
 #include "shim/ctl/ctl_request.h"
 #include "shim/driver/cuda_abi.h"
 
@@ -57,6 +58,13 @@ void gp_ipc_closed(CUdeviceptr ptr);
 
 /* Finds the opened block around an address. Its serial number is made up by this process. False if there is none. */
 bool gp_ipc_find(CUdeviceptr ptr, struct gp_block_info *ret_info);
+
+/*
+ * Calls fn for the addresses of all mapped blocks that were opened in the context, without a lock. Returns false if
+ * host memory is short.
+ */
+bool gp_ipc_each_mapping(
+	const struct gp_context *context, void (*fn)(void *arg, uint64_t addr, uint64_t bytes), void *arg);
 
 /* Returns the context in which the opened block around an address was opened, or NULL. */
 CUcontext gp_ipc_context_of(CUdeviceptr ptr);

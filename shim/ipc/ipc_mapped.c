@@ -98,26 +98,30 @@ static CUresult map_chunk(struct import *import, const struct gp_ipc_chunk *chun
 	return r;
 }
 
-static CUresult allow(const struct import *import, CUdevice device)
+static CUresult allow(const struct gp_ipc_mapping *mapping, CUdevice device)
 {
 	CUmemAccessDesc access = {
 		.location = {CU_MEM_LOCATION_TYPE_DEVICE, device},
 		.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
 	};
 
-	return gp_real.cuMemSetAccess(import->mapping.base, import->mapping.bytes, &access, 1);
+	return gp_real.cuMemSetAccess(mapping->base, mapping->bytes, &access, 1);
 }
 
-/* Gives access to the context's device, and to those that the program has given access to the context's memory. */
-static CUresult allow_all(const struct import *import)
+/* Gives access to the devices with a bit set. Stops at the first call that fails. */
+static CUresult allow_each(const struct gp_ipc_mapping *mapping, uint64_t devices)
 {
-	CUdevice device = import->context->device->index;
-	uint64_t peers = gp_peer_access_devices(import->context->handle) & ~(UINT64_C(1) << device);
-	CUresult r = allow(import, device);
+	CUresult r = CUDA_SUCCESS;
 
-	for (; !r && peers; peers &= peers - 1)
-		r = allow(import, __builtin_ctzll(peers));
+	for (; !r && devices; devices &= devices - 1)
+		r = allow(mapping, __builtin_ctzll(devices));
 	return r;
+}
+
+/* Returns a bit for the context's device, and for those that the program has given access to the context's memory. */
+static uint64_t devices_of(const struct gp_context *context)
+{
+	return gp_peer_access_devices(context->handle) | UINT64_C(1) << context->device->index;
 }
 
 static CUresult take_in_context(struct import *import, const struct gp_ipc_chunk *chunk)
@@ -134,9 +138,10 @@ static CUresult take_in_context(struct import *import, const struct gp_ipc_chunk
 		mapping->block_bytes = chunk->block_bytes;
 	}
 	r = map_chunk(import, chunk);
-	if (!r && import->mapped_bytes == mapping->bytes)
-		r = allow_all(import);
-	return r;
+	if (r || import->mapped_bytes < mapping->bytes)
+		return r;
+	mapping->devices = devices_of(import->context);
+	return allow_each(mapping, mapping->devices);
 }
 
 static int take(void *arg, const struct gp_ipc_chunk *chunk)
@@ -185,6 +190,20 @@ int gp_ipc_map(struct gp_context *context, pid_t pid, uint64_t start_ticks, cons
 	else
 		*ret_mapping = import.mapping;
 	return r;
+}
+
+void gp_ipc_allow_new(struct gp_context *context, const struct gp_ipc_mapping *mapping)
+{
+	uint64_t devices = devices_of(context) & ~mapping->devices;
+	struct gp_driver_scope scope;
+
+	if (gp_likely(!devices) || !gp_context_enter(context))
+		return;
+	if (!gp_driver_enter(&scope, context->handle)) {
+		(void)allow_each(mapping, devices);
+		gp_driver_leave(&scope);
+	}
+	gp_context_leave(context);
 }
 
 void gp_ipc_unmap(const struct gp_ipc_mapping *mapping)

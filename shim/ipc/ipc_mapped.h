@@ -22,6 +22,7 @@ struct gp_ipc_mapping {
 	CUdeviceptr base; /* 0: none */
 	uint64_t bytes;
 	uint64_t offset, block_bytes; /* of the block */
+	uint64_t devices;             /* a bit for each device that has got access */
 };
 
 /*
@@ -30,6 +31,12 @@ struct gp_ipc_mapping {
  */
 int gp_ipc_map(struct gp_context *context, pid_t pid, uint64_t start_ticks, const uint64_t words[static 3],
 	struct gp_ipc_mapping *ret_mapping);
+
+/*
+ * To be called once the mapping is known to gp_ipc_each_mapping: gives access to devices for which the program has
+ * enabled it since gp_ipc_map.
+ */
+void gp_ipc_allow_new(struct gp_context *context, const struct gp_ipc_mapping *mapping);
 
 /* Works without a live context. The work that uses the memory must have ended. */
 void gp_ipc_unmap(const struct gp_ipc_mapping *mapping);

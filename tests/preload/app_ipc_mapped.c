@@ -313,6 +313,48 @@ static void attributes_importer(void)
 	app_go();
 }
 
+/* Another device reaches an opened block by peer access, enabled before the open or after it. */
+static void peers_exporter(void)
+{
+	CUdeviceptr ptr[2] = {app_alloc(4 * MIB), app_alloc(4 * MIB)};
+
+	for (unsigned i = 0; i < 2; i++) {
+		app_fill_now(ptr[i], 4 * MIB, BEFORE);
+		app_put_handle(ptr[i]);
+	}
+	app_await();
+	for (unsigned i = 0; i < 2; i++)
+		app_put_number((uint64_t)app_wrong(ptr[i], 4096, AFTER));
+}
+
+static void fill_by(CUcontext ctx, CUdeviceptr ptr)
+{
+	APP_MUST(cuCtxSetCurrent(ctx));
+	app_result("fill by the other device", cuMemsetD32_v2(ptr, AFTER, 1024));
+	app_result("its end", cuCtxSynchronize());
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+}
+
+static void peers_importer(void)
+{
+	CUipcMemHandle handle[2] = {app_take_handle(), app_take_handle()};
+	CUdeviceptr ptr[2] = {app_open(handle[0])};
+	CUcontext other;
+
+	APP_MUST(cuDevicePrimaryCtxRetain(&other, 1));
+	APP_MUST(cuCtxSetCurrent(other));
+	app_result("enable", cuCtxEnablePeerAccess(app_ctx, 0));
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	ptr[1] = app_open(handle[1]);
+	for (unsigned i = 0; i < 2; i++)
+		fill_by(other, ptr[i]);
+	for (unsigned i = 0; i < 2; i++)
+		app_result("close", cuIpcCloseMemHandle(ptr[i]));
+	app_go();
+	for (unsigned i = 0; i < 2; i++)
+		app_result("wrong words at the exporter's", (int)app_take_number());
+}
+
 /* From here on the scenarios need gpupool in both processes. */
 
 static uint64_t word_of(CUipcMemHandle handle, unsigned nth)
@@ -620,6 +662,7 @@ APP_PAIR(thousand, thousand_exporter, thousand_importer)
 APP_PAIR(barrier, barrier_exporter, barrier_importer)
 APP_PAIR(descriptors, descriptors_exporter, descriptors_importer)
 APP_PAIR(attributes, attributes_exporter, attributes_importer)
+APP_PAIR(peers, peers_exporter, peers_importer)
 APP_PAIR(hangup, descriptors_exporter, hangup_importer)
 APP_PAIR(hostile, hostile_exporter, hostile_importer)
 APP_PAIR(faults, faults_exporter, faults_importer)
@@ -632,6 +675,7 @@ const struct app_scenario app_scenarios[] = {
 	{"barrier", barrier},
 	{"descriptors", descriptors},
 	{"attributes", attributes},
+	{"peers", peers},
 	{"hangup", hangup},
 	{"hostile", hostile},
 	{"faults", faults},

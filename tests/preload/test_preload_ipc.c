@@ -169,6 +169,16 @@ START_TEST(a_block_of_vmm_that_lies_in_several_chunks_is_opened_chunk_by_chunk)
 }
 END_TEST
 
+START_TEST(another_device_reaches_an_opened_block_by_peer_access)
+{
+	snprintf(pool_variable, sizeof(pool_variable), "GPUPOOL_POOL=%s", pools[_i]);
+	play_same(&(struct play){.program = "app_ipc_mapped",
+		.words = {"peers"},
+		.env = (const char *const[]){pool_variable, "GPUPOOL_LOG=off", "SIMGPU_DEVICES=2", CLOCK, NULL}});
+	ck_assert_ptr_nonnull(strstr(play_out, "wrong words at the exporter's: 0\n"));
+}
+END_TEST
+
 /* The simulated driver needs addresses of a chunk for each block that is open, so this needs more memory. */
 START_TEST(a_thousand_handles_are_opened_as_without_the_library)
 {
@@ -301,6 +311,7 @@ static void add(TCase *tc)
 	tcase_add_test(tc, an_importer_without_the_library_is_refused_only_blocks_from_before_the_export);
 	tcase_add_loop_test(tc, forged_ipc_handles_are_refused_as_invalid_values, 0, N_POOLS);
 	tcase_add_test(tc, an_ipc_answer_with_an_offset_outside_its_segment_is_refused);
+	tcase_add_loop_test(tc, another_device_reaches_an_opened_block_by_peer_access, 0, N_POOLS);
 	tcase_add_loop_test(tc, a_thousand_handles_are_opened_as_without_the_library, 0, N_POOLS);
 	tcase_add_test(tc, a_block_of_vmm_that_lies_in_several_chunks_is_opened_chunk_by_chunk);
 	tcase_add_test(tc, freed_blocks_of_vmm_keep_their_contents_while_another_process_has_them_open);
