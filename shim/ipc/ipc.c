@@ -444,6 +444,52 @@ static void free_mapped(struct import *import)
 	free(import);
 }
 
+/* Takes the import at *at off the list. */
+static struct import *drop_locked(struct import **at)
+{
+	struct import *import = *at;
+
+	*at = import->next;
+	atomic_fetch_sub(&n_imports, 1);
+	return import;
+}
+
+/* Finds a mapped import that begins at the address. Returns where it is in the list, or NULL. */
+static struct import **find_mapped_locked(CUdeviceptr ptr)
+{
+	struct import **at = &imports;
+
+	while (*at && ((*at)->ptr != ptr || !(*at)->context))
+		at = &(*at)->next;
+	return *at ? at : NULL;
+}
+
+/* Another thread may have opened or closed the block meanwhile. */
+static CUresult close_one(CUdeviceptr ptr)
+{
+	struct import **at, *removed = NULL;
+
+	gp_mutex_lock(&lock);
+	at = find_mapped_locked(ptr);
+	if (at && --(*at)->opens == 0)
+		removed = drop_locked(at);
+	gp_mutex_unlock(&lock);
+	if (removed)
+		free_mapped(removed);
+	return at ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* The context may have ended before the block was noted, and its end does not unmap the block then. */
+static CUresult check_context(struct gp_context *context, CUdeviceptr ptr)
+{
+	if (gp_context_enter(context)) {
+		gp_context_leave(context);
+		return CUDA_SUCCESS;
+	}
+	(void)close_one(ptr);
+	return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
 /* Notes a mapped block. If another thread has opened it meanwhile, the mapping of that thread is taken. */
 static CUresult note_mapped(struct import *import, CUdeviceptr *ret_ptr)
 {
@@ -461,11 +507,12 @@ static CUresult note_mapped(struct import *import, CUdeviceptr *ret_ptr)
 		atomic_fetch_add(&n_imports, 1);
 	}
 	gp_mutex_unlock(&lock);
-	if (import)
+	if (import) {
 		free_mapped(import);
-	else
-		gp_ipc_allow_new(context, &mapping);
-	return r;
+		return r;
+	}
+	gp_ipc_allow_new(context, &mapping);
+	return check_context(context, *ret_ptr);
 }
 
 static CUresult map_and_note(CUdeviceptr *ret_ptr, const struct handle *handle, struct gp_context *context)
@@ -518,25 +565,6 @@ CUresult gp_ipc_open(CUdeviceptr *ret_ptr, const CUipcMemHandle *handle, unsigne
 	error = locate(&own_handle, &reply);
 	return error ? refuse(&own_handle, error) : open_segment(ret_ptr, &own_handle, &reply, flags, driver);
 }
-/* Takes the import at *at off the list. */
-static struct import *drop_locked(struct import **at)
-{
-	struct import *import = *at;
-
-	*at = import->next;
-	atomic_fetch_sub(&n_imports, 1);
-	return import;
-}
-
-/* Finds a mapped import that begins at the address. Returns where it is in the list, or NULL. */
-static struct import **find_mapped_locked(CUdeviceptr ptr)
-{
-	struct import **at = &imports;
-
-	while (*at && ((*at)->ptr != ptr || !(*at)->context))
-		at = &(*at)->next;
-	return *at ? at : NULL;
-}
 
 /* Returns the context to wait for, with a reference, if a close of the mapped import would be the last; or NULL. */
 static struct gp_context *context_of_last(CUdeviceptr ptr, bool *ret_is_mapped)
@@ -553,21 +581,6 @@ static struct gp_context *context_of_last(CUdeviceptr ptr, bool *ret_is_mapped)
 	}
 	gp_mutex_unlock(&lock);
 	return context;
-}
-
-/* Another thread may have opened or closed the block meanwhile. */
-static CUresult close_one(CUdeviceptr ptr)
-{
-	struct import **at, *removed = NULL;
-
-	gp_mutex_lock(&lock);
-	at = find_mapped_locked(ptr);
-	if (at && --(*at)->opens == 0)
-		removed = drop_locked(at);
-	gp_mutex_unlock(&lock);
-	if (removed)
-		free_mapped(removed);
-	return at ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 bool gp_ipc_close_mapped(CUdeviceptr ptr, CUresult *ret_result)
