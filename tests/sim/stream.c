@@ -382,4 +382,30 @@ static CUresult get_ctx(CUstream handle, CUcontext *ctx, bool per_thread)
 	return CUDA_SUCCESS;
 }
 
+static CUresult get_id(CUstream handle, unsigned long long *id, bool per_thread)
+{
+	struct sim_stream *stream;
+
+	if (!id)
+		return CUDA_ERROR_INVALID_VALUE;
+	SIM_TRY(sim_stream_of(handle, per_thread, &stream));
+	*id = stream->number;
+	return CUDA_SUCCESS;
+}
+
+SIM_STREAM_PAIR(cuStreamGetId, _ptsz, (CUstream stream, unsigned long long *id), get_id(stream, id, per_thread))
+
+static CUresult get_flags(CUstream handle, unsigned *flags, bool per_thread)
+{
+	struct sim_stream *stream;
+
+	if (!flags)
+		return CUDA_ERROR_INVALID_VALUE;
+	SIM_TRY(sim_stream_of(handle, per_thread, &stream));
+	*flags = stream->non_blocking ? CU_STREAM_NON_BLOCKING : 0;
+	return CUDA_SUCCESS;
+}
+
+SIM_STREAM_PAIR(cuStreamGetFlags, _ptsz, (CUstream stream, unsigned *flags), get_flags(stream, flags, per_thread))
+
 SIM_STREAM_PAIR(cuStreamGetCtx, _ptsz, (CUstream stream, CUcontext *ctx), get_ctx(stream, ctx, per_thread))
