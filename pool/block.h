@@ -36,6 +36,8 @@ enum {
 	GP_BLOCK_IN_MAP = 4,   /* in the address map: was handed out at this address */
 	GP_BLOCK_UNCACHED = 8, /* kind vmm: at its free as many bytes must go back to the driver */
 	GP_BLOCK_EMPTY = 16,   /* in an arena, MOVING: an unmapped gap that is being filled */
+	/* USED: allocated in stream order. PENDING: freed in stream order; then it is also unfenced. */
+	GP_BLOCK_STREAM = 32,
 };
 
 struct gp_block {
@@ -45,10 +47,13 @@ struct gp_block {
 	struct gp_segment *segment;
 	/* The state, and above it the number of hand-outs: a claim made with an older number fails. */
 	_Atomic uint64_t word;
-	uint64_t seq;               /* fence sequence at the free: see fence.h */
-	_Atomic uint64_t requested; /* bytes the program asked for; valid while USED */
-	_Atomic uint64_t serial;    /* unique per hand-out in the process, from 1; 0 before the first */
-	_Atomic uint32_t module;    /* the calling module, as passed to gp_pool_alloc; valid while USED */
+	uint64_t seq; /* fence sequence at the free: see fence.h */
+	union {
+		_Atomic uint64_t requested; /* bytes the program asked for; valid while USED */
+		_Atomic uint64_t stream;    /* PENDING and GP_BLOCK_STREAM: the stream of the free */
+	};
+	_Atomic uint64_t serial; /* unique per hand-out in the process, from 1; 0 before the first */
+	_Atomic uint32_t module; /* the calling module, as passed to gp_pool_alloc; valid while USED */
 	uint8_t flags;
 	_Atomic bool is_exported; /* in an arena: lies in a retired chunk, at least in part */
 
@@ -81,6 +86,11 @@ struct gp_segment {
 static inline uint64_t gp_block_requested(const struct gp_block *b)
 {
 	return atomic_load_explicit(&b->requested, memory_order_relaxed);
+}
+
+static inline uint64_t gp_block_stream(const struct gp_block *b)
+{
+	return atomic_load_explicit(&b->stream, memory_order_relaxed);
 }
 
 static inline enum gp_block_state gp_block_state(const struct gp_block *b)

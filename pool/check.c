@@ -11,8 +11,8 @@
 #include "pool/vmm/arena_check.h"
 
 struct totals {
-	uint64_t used, cached, pending, total;
-	uint64_t n_used, n_cached, n_pending, n_indexed, n_undersized;
+	uint64_t used, cached, pending, total, stream;
+	uint64_t n_used, n_cached, n_pending, n_indexed, n_undersized, n_unfenced, n_stream;
 };
 
 #define EXPECT(cond, what)           \
@@ -45,6 +45,7 @@ static const char *check_block(const struct gp_segment *s, const struct gp_block
 			"a large block does not begin at a page of its segment");
 		t->used += b->size;
 		t->n_used++;
+		t->stream += b->flags & GP_BLOCK_STREAM ? b->size : 0;
 		return NULL;
 	case GP_BLOCK_CACHED:
 		EXPECT(!b->prev || gp_block_state(b->prev) != GP_BLOCK_CACHED || (b->prev->flags & GP_BLOCK_GUARD) ||
@@ -55,8 +56,14 @@ static const char *check_block(const struct gp_segment *s, const struct gp_block
 		t->n_indexed += !is_guard && !gp_block_is_retired(b) && s->pool->options.kind != GP_KIND_NONE;
 		return NULL;
 	case GP_BLOCK_PENDING:
+		EXPECT(!(b->flags & GP_BLOCK_STREAM) || (b->flags & GP_BLOCK_UNFENCED),
+			"a block freed in stream order is not unfenced");
+		EXPECT(!(b->flags & GP_BLOCK_STREAM) || b->seq >= s->pool->pending.stream_seq_min,
+			"a block freed in stream order would not be polled");
 		t->pending += b->size;
 		t->n_pending++;
+		t->n_unfenced += !!(b->flags & GP_BLOCK_UNFENCED);
+		t->n_stream += !!(b->flags & GP_BLOCK_STREAM);
 		return NULL;
 	case GP_BLOCK_UNMAPPED:
 		EXPECT(s->arena, "an unmapped gap outside an arena");
@@ -118,6 +125,9 @@ static const char *check_locked(struct gp_pool *pool)
 	EXPECT(t.cached == stats->cached_bytes && t.n_cached == stats->n_cached_blocks, "cached is miscounted");
 	EXPECT(t.pending == stats->pending_bytes && t.n_pending == stats->n_pending_blocks, "pending is miscounted");
 	EXPECT(t.pending == pool->pending.bytes && t.n_pending == pool->pending.count, "the queue is miscounted");
+	EXPECT(t.n_unfenced == pool->pending.n_unfenced && t.n_stream == pool->pending.n_stream,
+		"unfenced blocks are miscounted");
+	EXPECT(t.stream == stats->stream_bytes, "what was allocated in stream order is miscounted");
 	EXPECT(t.n_undersized == pool->n_undersized, "undersized segments are miscounted");
 	EXPECT(t.n_indexed == count_indexed(pool), "the index does not match the cached blocks");
 	EXPECT(stats->total_bytes == t.total + stats->returning_bytes, "total is miscounted");

@@ -15,6 +15,11 @@ struct gp_claim_token gp_pool_hand_out_locked(
 		block->flags |= GP_BLOCK_IN_MAP;
 	}
 	serial = atomic_fetch_add_explicit(&pool->options.map->serial, 1, memory_order_relaxed) + 1;
+	if (request->stream) {
+		block->flags |= GP_BLOCK_STREAM;
+		stats->stream_bytes += block->size;
+		pool->stream_high_bytes = gp_max(pool->stream_high_bytes, stats->stream_bytes);
+	}
 	token = gp_block_hand_out(block, request->bytes, request->module, serial);
 	stats->used_bytes += block->size;
 	stats->requested_bytes += request->bytes;
@@ -25,17 +30,23 @@ struct gp_claim_token gp_pool_hand_out_locked(
 	return token;
 }
 
-void gp_pool_unaccount_locked(struct gp_pool *pool, const struct gp_block *block)
+void gp_pool_unaccount_locked(struct gp_pool *pool, struct gp_block *block)
 {
+	pool->stats.stream_bytes -= block->flags & GP_BLOCK_STREAM ? block->size : 0;
+	block->flags &= (uint8_t)~GP_BLOCK_STREAM;
 	pool->stats.used_bytes -= block->size;
 	pool->stats.requested_bytes -= gp_block_requested(block);
 	pool->stats.n_used_blocks--;
 }
 
-void gp_pool_queue_locked(struct gp_pool *pool, struct gp_block *block, bool is_unfenced)
+void gp_pool_queue_locked(struct gp_pool *pool, struct gp_block *block, bool is_unfenced, uint64_t stream)
 {
 	gp_pool_unaccount_locked(pool, block);
 	block->flags |= is_unfenced ? GP_BLOCK_UNFENCED : 0;
+	if (stream) {
+		block->flags |= GP_BLOCK_STREAM;
+		atomic_store_explicit(&block->stream, stream, memory_order_relaxed);
+	}
 	gp_block_set_state(block, GP_BLOCK_PENDING);
 	gp_pending_add(&pool->pending, block);
 	pool->stats.pending_bytes += block->size;

@@ -11,7 +11,10 @@ struct gp_claim_token gp_pool_hand_out_locked(
 	struct gp_pool *pool, struct gp_block *block, const struct gp_request *request);
 
 /* Subtracts a claimed block from what the program holds. */
-void gp_pool_unaccount_locked(struct gp_pool *pool, const struct gp_block *block);
+void gp_pool_unaccount_locked(struct gp_pool *pool, struct gp_block *block);
 
-/* Moves a block whose fence sequence is set from the used bytes into the queue of pending blocks. */
-void gp_pool_queue_locked(struct gp_pool *pool, struct gp_block *block, bool is_unfenced);
+/*
+ * Moves a block whose fence sequence is set from the used bytes into the queue of pending blocks. stream: the stream of
+ * the free, which is unfenced then; or 0.
+ */
+void gp_pool_queue_locked(struct gp_pool *pool, struct gp_block *block, bool is_unfenced, uint64_t stream);

@@ -33,6 +33,7 @@ struct gp_request {
 	const struct gp_kind_ops *kind;    /* the pool's kind when the request came; it may change later */
 	uint64_t bytes;                    /* requested by the program */
 	uint64_t size;                     /* rounded by the kind */
+	uint64_t stream;                   /* as in gp_alloc_options */
 	uint32_t module;                   /* the calling module, stored in the block */
 	unsigned skips;                    /* steps that are left out: GP_SKIP of each */
 	unsigned left;                     /* steps that may still be tried, likewise */
@@ -115,6 +116,14 @@ struct gp_kind_ops {
 	 * descriptors.
 	 */
 	struct gp_block *(*cut)(struct gp_pool *pool, struct gp_block *block, uint64_t size);
+
+	/*
+	 * Divides a block that is in no list or tree, and may still be in use by GPU work. Returns a part of `size`
+	 * bytes, and in *ret_rest another part or NULL, both in no list or tree; or NULL if the block cannot be divided
+	 * so. Needs up to two spare descriptors. NULL: the kind divides no blocks.
+	 */
+	struct gp_block *(*divide)(
+		struct gp_pool *pool, struct gp_block *block, uint64_t size, struct gp_block **ret_rest);
 
 	/*
 	 * Adds a usable block to the cache and its count. The block may be merged, so the caller must not use it

@@ -87,6 +87,16 @@ static uint64_t guard_bytes(const struct gp_pool *pool, const struct gp_segment 
 	return segment->is_small ? GP_ALIGN : pool->options.page_bytes;
 }
 
+/* Makes the first bytes of a whole segment a guard, and returns the rest. */
+static struct gp_block *cut_guard(struct gp_pool *pool, struct gp_block *block)
+{
+	struct gp_block *rest = gp_block_cut_locked(pool, block, guard_bytes(pool, block->segment));
+
+	block->flags |= GP_BLOCK_GUARD;
+	gp_cached_add(pool, block);
+	return rest;
+}
+
 static struct gp_block *split_cut(struct gp_pool *pool, struct gp_block *block, uint64_t size)
 {
 	struct gp_block *rest;
@@ -94,16 +104,26 @@ static struct gp_block *split_cut(struct gp_pool *pool, struct gp_block *block, 
 	if (block->size == size)
 		return block;
 	if (gp_block_is_whole(block)) {
-		rest = gp_block_cut_locked(pool, block, guard_bytes(pool, block->segment));
-		block->flags |= GP_BLOCK_GUARD;
-		gp_cached_add(pool, block);
-		block = rest;
+		block = cut_guard(pool, block);
 		if (block->size == size)
 			return block;
 	}
 	rest = gp_block_cut_locked(pool, block, size);
 	gp_cached_add(pool, rest);
 	index_add(pool, rest);
+	return block;
+}
+
+static struct gp_block *split_divide(
+	struct gp_pool *pool, struct gp_block *block, uint64_t size, struct gp_block **ret_rest)
+{
+	uint64_t guard = gp_block_is_whole(block) ? guard_bytes(pool, block->segment) : 0;
+
+	if (block->segment->is_small != (size <= GP_SMALL_MAX) || block->size < guard + size)
+		return NULL;
+	if (guard)
+		block = cut_guard(pool, block);
+	*ret_rest = block->size > size ? gp_block_cut_locked(pool, block, size) : NULL;
 	return block;
 }
 
@@ -177,6 +197,7 @@ const struct gp_kind_ops gp_kind_split = {
 	.take = split_take,
 	.has_whole = split_has_whole,
 	.cut = split_cut,
+	.divide = split_divide,
 	.put = split_put,
 	.unlink = split_unlink,
 	.stale_after = GP_STALE_GROWTHS,

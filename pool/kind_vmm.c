@@ -49,6 +49,15 @@ static struct gp_block *vmm_cut(struct gp_pool *pool, struct gp_block *block, ui
 	return block;
 }
 
+static struct gp_block *vmm_divide(
+	struct gp_pool *pool, struct gp_block *block, uint64_t size, struct gp_block **ret_rest)
+{
+	if (block->segment->arena != gp_arena_for(pool, size))
+		return NULL;
+	*ret_rest = block->size > size ? gp_arena_cut_locked(pool, block, size) : NULL;
+	return block;
+}
+
 static uint64_t vmm_segment_bytes(const struct gp_pool *pool, uint64_t size)
 {
 	return gp_round_up(size, pool->options.granule);
@@ -83,6 +92,7 @@ const struct gp_kind_ops gp_kind_vmm = {
 	.wants_merged = true,
 	.take = vmm_take,
 	.cut = vmm_cut,
+	.divide = vmm_divide,
 	.put = gp_arena_cache_locked,
 	.unlink = gp_arena_unlink_locked,
 	.n_waits = GP_PEAK_WAITS_MAX,

@@ -73,7 +73,8 @@ static uint64_t none_count(const struct gp_pool *pool)
 
 const struct gp_kind_ops gp_kind_none = {
 	.name = "none",
-	.skips = GP_SKIP(pool) | GP_SKIP(poll) | GP_SKIP(gpuwait) | GP_SKIP(flush) | GP_SKIP(hostwait) | GP_SKIP(least),
+	.skips = GP_SKIP(stream) | GP_SKIP(part) | GP_SKIP(pool) | GP_SKIP(poll) | GP_SKIP(gpuwait) | GP_SKIP(flush) |
+		 GP_SKIP(hostwait) | GP_SKIP(least),
 	.init = none_init,
 	.round = none_round,
 	.take = none_take,

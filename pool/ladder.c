@@ -12,6 +12,12 @@
 
 typedef int step_fn(struct gp_pool *pool, struct gp_request *request, struct gp_claim_token *ret_token);
 
+static int step_stream(struct gp_pool *pool, struct gp_request *request, struct gp_claim_token *ret_token)
+{
+	*ret_token = gp_reuse_take_of_stream(pool, request);
+	return ret_token->block ? 0 : -ENOENT;
+}
+
 static int step_pool(struct gp_pool *pool, struct gp_request *request, struct gp_claim_token *ret_token)
 {
 	return gp_reuse_take_fresh(pool, request, ret_token);
@@ -20,6 +26,12 @@ static int step_pool(struct gp_pool *pool, struct gp_request *request, struct gp
 static int step_poll(struct gp_pool *pool, struct gp_request *request, struct gp_claim_token *ret_token)
 {
 	return gp_reuse_poll(pool, request, ret_token);
+}
+
+static int step_part(struct gp_pool *pool, struct gp_request *request, struct gp_claim_token *ret_token)
+{
+	*ret_token = gp_reuse_take_part_of_stream(pool, request);
+	return ret_token->block ? 0 : -ENOENT;
 }
 
 static int step_gpuwait(struct gp_pool *pool, struct gp_request *request, struct gp_claim_token *ret_token)
@@ -164,9 +176,10 @@ static int run_timed(struct gp_pool *pool, struct gp_request *request, unsigned 
 /* Returns the steps of the request, except those that its kind skips. */
 static unsigned steps_of(const struct gp_request *request)
 {
-	unsigned first = (unsigned)gp_max(request->first, GP_STEP_pool), end = request->end ? request->end : GP_N_STEPS;
+	enum gp_step least = request->stream ? GP_STEP_stream : GP_STEP_pool;
+	unsigned first = (unsigned)gp_max(request->first, least), end = request->end ? request->end : GP_N_STEPS;
 
-	return ((1u << end) - 1) & ~0u << first & ~request->skips;
+	return ((1u << end) - 1) & ~0u << first & ~request->skips & ~(request->stream ? 0 : GP_SKIP(part));
 }
 
 int gp_ladder_climb(struct gp_pool *pool, struct gp_request *request, struct gp_claim_token *ret_token)

@@ -21,15 +21,37 @@ static unsigned bin_of(uint64_t bytes)
 void gp_pending_init(struct gp_pending *p)
 {
 	*p = (struct gp_pending){0};
-	for (int unfenced = 0; unfenced < 2; unfenced++)
+	for (int queue = 0; queue < GP_PENDING_QUEUES; queue++)
 		for (int i = 0; i < GP_PENDING_BINS; i++)
-			gp_list_init(&p->bins[unfenced][i]);
+			gp_list_init(&p->bins[queue][i]);
+}
+
+static unsigned queue_of_stream(uint64_t stream)
+{
+	return 2 + (unsigned)((stream * UINT64_C(0x9e3779b97f4a7c15)) >> 60);
+}
+
+_Static_assert(GP_PENDING_STREAMS == 1 << (64 - 60), "the hash fits");
+
+static unsigned queue_of(const struct gp_block *block)
+{
+	if (block->flags & GP_BLOCK_STREAM)
+		return queue_of_stream(gp_block_stream(block));
+	return !!(block->flags & GP_BLOCK_UNFENCED);
+}
+
+static void count(struct gp_pending *p, const struct gp_block *block, uint64_t n)
+{
+	p->bytes += n * block->size;
+	p->count += n;
+	p->n_unfenced += block->flags & GP_BLOCK_UNFENCED ? n : 0;
+	p->n_stream += block->flags & GP_BLOCK_STREAM ? n : 0;
 }
 
 void gp_pending_add(struct gp_pending *p, struct gp_block *block)
 {
-	unsigned unfenced = !!(block->flags & GP_BLOCK_UNFENCED), bin = bin_of(block->size);
-	struct gp_list *head = &p->bins[unfenced][bin], *before = head->prev;
+	unsigned queue = queue_of(block), bin = bin_of(block->size);
+	struct gp_list *head = &p->bins[queue][bin], *before = head->prev;
 
 	/*
 	 * Threads that free at the same time may queue out of order. Blocks that no GPU work uses (fence sequence 0) go
@@ -40,40 +62,67 @@ void gp_pending_add(struct gp_pending *p, struct gp_block *block)
 	while (before != head && gp_container_of(before, struct gp_block, link)->seq > block->seq)
 		before = before->prev;
 	gp_list_prepend(before, &block->link);
-	p->bitmap[unfenced] |= UINT64_C(1) << bin;
-	p->bytes += block->size;
-	p->count++;
+	p->bitmap[queue] |= UINT64_C(1) << bin;
+	if (block->flags & GP_BLOCK_STREAM)
+		p->stream_seq_min = gp_min(p->n_stream ? p->stream_seq_min : UINT64_MAX, block->seq);
+	count(p, block, 1);
 	p->newest_seq = gp_max(p->newest_seq, block->seq);
 }
 
 void gp_pending_remove(struct gp_pending *p, struct gp_block *block)
 {
-	unsigned unfenced = !!(block->flags & GP_BLOCK_UNFENCED), bin = bin_of(block->size);
+	unsigned queue = queue_of(block), bin = bin_of(block->size);
 
 	gp_list_remove(&block->link);
-	if (gp_list_is_empty(&p->bins[unfenced][bin]))
-		p->bitmap[unfenced] &= ~(UINT64_C(1) << bin);
-	p->bytes -= block->size;
-	p->count--;
+	if (gp_list_is_empty(&p->bins[queue][bin]))
+		p->bitmap[queue] &= ~(UINT64_C(1) << bin);
+	count(p, block, UINT64_MAX);
 }
 
-static struct gp_block *head_of(struct gp_pending *p, int unfenced, unsigned bin)
+static struct gp_block *head_of(struct gp_pending *p, int queue, unsigned bin)
 {
-	return gp_container_of(p->bins[unfenced][bin].next, struct gp_block, link);
+	return gp_container_of(p->bins[queue][bin].next, struct gp_block, link);
 }
 
 struct gp_block *gp_pending_take_usable(struct gp_pending *p, uint64_t gpu_waited, uint64_t completed)
 {
-	for (int unfenced = 0; unfenced < 2; unfenced++) {
-		uint64_t below = unfenced ? completed : gpu_waited;
+	bool looks_at_streams = p->n_stream && p->stream_seq_min < completed;
+	int n = looks_at_streams ? GP_PENDING_QUEUES : 2;
 
-		for (uint64_t bits = p->bitmap[unfenced]; bits; bits &= bits - 1) {
-			struct gp_block *b = head_of(p, unfenced, (unsigned)__builtin_ctzll(bits));
+	for (int queue = 0; queue < n; queue++) {
+		uint64_t below = queue ? completed : gpu_waited;
+
+		for (uint64_t bits = p->bitmap[queue]; bits; bits &= bits - 1) {
+			struct gp_block *b = head_of(p, queue, (unsigned)__builtin_ctzll(bits));
 
 			if (b->seq < below) {
 				gp_pending_remove(p, b);
 				return b;
 			}
+		}
+	}
+	if (looks_at_streams)
+		p->stream_seq_min = completed;
+	return NULL;
+}
+
+struct gp_block *gp_pending_find_of_stream(
+	struct gp_pending *p, uint64_t stream, uint64_t min_bytes, uint64_t max_bytes)
+{
+	unsigned queue = queue_of_stream(stream), from = bin_of(min_bytes), to = bin_of(max_bytes);
+	uint64_t range = (UINT64_MAX << from) & (UINT64_MAX >> (63 - to));
+
+	for (uint64_t bits = p->bitmap[queue] & range; bits; bits &= bits - 1) {
+		struct gp_list *head = &p->bins[queue][__builtin_ctzll(bits)];
+		int looked = 0;
+
+		for (struct gp_list *link = head->prev; link != head && looked++ < GP_PENDING_LOOK_PER_BIN;
+			link = link->prev) {
+			struct gp_block *b = gp_container_of(link, struct gp_block, link);
+
+			if (gp_block_stream(b) == stream && b->size >= min_bytes && b->size <= max_bytes &&
+				!gp_block_is_retired(b) && !b->segment->is_uncached)
+				return b;
 		}
 	}
 	return NULL;
@@ -103,14 +152,14 @@ struct gp_block *gp_pending_find(struct gp_pending *p, uint64_t min_bytes, uint6
 
 struct gp_segment *gp_pending_find_unused(struct gp_pending *p)
 {
-	for (int unfenced = 1; unfenced >= 0; unfenced--) {
-		for (uint64_t bits = p->bitmap[unfenced]; bits;) {
+	for (int queue = GP_PENDING_QUEUES - 1; queue >= 0; queue--) {
+		for (uint64_t bits = p->bitmap[queue]; bits;) {
 			unsigned bin = 63 - (unsigned)__builtin_clzll(bits);
 			struct gp_list *link;
 			int looked = 0;
 
 			bits &= ~(UINT64_C(1) << bin);
-			gp_list_each(link, &p->bins[unfenced][bin]) {
+			gp_list_each(link, &p->bins[queue][bin]) {
 				struct gp_segment *s = gp_container_of(link, struct gp_block, link)->segment;
 
 				if (gp_segment_is_unused(s))

@@ -5,19 +5,28 @@
 /*
  * The deferred-free queue: blocks that the program has freed and the GPU may still use, ordered by fence sequence
  * within each size class. Guarded by the pool's lock.
+ *
+ * Blocks freed in stream order (GP_BLOCK_STREAM) are unfenced blocks that later work of their stream may use at once.
+ * They stand in lists of their own, by a hash of the stream.
  */
 
 #include "block.h"
 #include "sizeclass.h"
 
-enum { GP_PENDING_BINS = 64 };
+enum {
+	GP_PENDING_BINS = 64,
+	GP_PENDING_STREAMS = 16,                    /* queues for blocks freed in stream order */
+	GP_PENDING_QUEUES = 2 + GP_PENDING_STREAMS, /* fenced blocks, unfenced ones, and those freed in stream order */
+};
 
 struct gp_pending {
-	/* [1]: unfenced blocks, usable on completion only. A bit is set where the bin is not empty. */
-	struct gp_list bins[2][GP_PENDING_BINS];
-	uint64_t bitmap[2];
+	/* All queues but the first: unfenced blocks, usable on completion. A bit is set where the bin is not empty. */
+	struct gp_list bins[GP_PENDING_QUEUES][GP_PENDING_BINS];
+	uint64_t bitmap[GP_PENDING_QUEUES];
 	uint64_t bytes, count;
-	uint64_t newest_seq; /* the largest fence sequence that ever entered */
+	uint64_t n_unfenced, n_stream; /* of these blocks, unfenced ones, and of those, blocks freed in stream order */
+	uint64_t stream_seq_min;       /* no block freed in stream order has a fence sequence below this */
+	uint64_t newest_seq;           /* the largest fence sequence that ever entered */
 };
 
 void gp_pending_init(struct gp_pending *p);
@@ -35,6 +44,13 @@ struct gp_block *gp_pending_take_usable(struct gp_pending *p, uint64_t gpu_waite
  * no work or thread may be made to wait for that, nor one of a retired segment, which is not handed out again.
  */
 struct gp_block *gp_pending_find(struct gp_pending *p, uint64_t min_bytes, uint64_t max_bytes);
+
+/*
+ * Returns a block of min_bytes to max_bytes that was freed on the stream, one of the smallest and of those that were
+ * freed last. NULL if none is found. Never a block of a segment that is retired or goes back once it is free.
+ */
+struct gp_block *gp_pending_find_of_stream(
+	struct gp_pending *p, uint64_t stream, uint64_t min_bytes, uint64_t max_bytes);
 
 /*
  * Returns a segment of which the program holds nothing and some is queued, or NULL if none is found. Prefers unfenced

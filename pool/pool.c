@@ -158,6 +158,7 @@ void gp_pool_drop(struct gp_pool *pool)
 	bytes = pool->stats.total_bytes;
 	pool->stats.used_bytes = pool->stats.requested_bytes = pool->stats.cached_bytes = 0;
 	pool->stats.pending_bytes = pool->stats.returning_bytes = pool->stats.total_bytes = 0;
+	pool->stats.stream_bytes = pool->stream_high_bytes = pool->total_high_bytes = 0;
 	pool->stats.n_used_blocks = pool->stats.n_cached_blocks = pool->stats.n_pending_blocks = 0;
 	pool->n_undersized = 0;
 	gp_pending_init(&pool->pending);

@@ -36,16 +36,31 @@ int gp_pool_alloc_with(struct gp_pool *pool, uint64_t bytes, const struct gp_all
 {
 	struct gp_request request = gp_request_of(pool, bytes);
 
+	request.stream = options->stream;
 	request.module = options->module;
 	request.first = options->first;
 	request.end = options->end;
 	request.ret_failure = options->ret_failure;
+	/* An allocation in stream order never waits for the GPU before memory has run out. */
+	request.skips |= request.stream ? GP_SKIP(hostwait) : 0;
 	return alloc(pool, &request, ret_addr);
 }
 
 int gp_pool_alloc(struct gp_pool *pool, uint64_t bytes, uint32_t module, uint64_t *ret_addr)
 {
 	return gp_pool_alloc_with(pool, bytes, &(struct gp_alloc_options){.module = module}, ret_addr);
+}
+
+uint64_t gp_pool_take_on(struct gp_pool *pool, uint64_t bytes, uint64_t stream, uint32_t module)
+{
+	struct gp_request request = gp_request_of(pool, bytes);
+
+	if (gp_unlikely(request.skips & GP_SKIP(stream)))
+		return 0;
+	request.stream = stream;
+	request.module = module;
+	request.step = GP_STEP_stream;
+	return gp_reuse_take_of_stream(pool, &request).addr;
 }
 
 /* Allocates uncached in the kind vmm: a mark on the block makes its chunks go back once it is freed. */
@@ -114,8 +129,16 @@ __attribute__((cold)) static int leave_to_program(struct gp_pool *pool, struct g
 	return is_dead ? GP_E_DEAD : GP_E_NOT_PERMITTED;
 }
 
-static int queue(struct gp_pool *pool, struct gp_block *block, enum gp_free_mode mode, bool is_uncached)
+/* The way in which a claimed block is taken back. */
+struct take_back {
+	enum gp_free_mode mode;
+	bool is_uncached;
+	uint64_t stream; /* of gp_pool_free_on; or 0 */
+};
+
+static int queue(struct gp_pool *pool, struct gp_block *block, const struct take_back *how)
 {
+	enum gp_free_mode mode = how->mode;
 	uint64_t seq = mode == GP_FREE_SYNCED ? 0 : seq_of(pool, mode);
 	int r = mode == GP_FREE_NORMAL ? gp_fence_record(pool->fence, seq, true) : 0;
 	bool is_unfenced = mode == GP_FREE_UNFENCED || r, needs_flush = false, is_released_at_once = false;
@@ -127,8 +150,8 @@ static int queue(struct gp_pool *pool, struct gp_block *block, enum gp_free_mode
 		r = GP_E_DEAD;
 	} else {
 		block->seq = seq;
-		gp_pool_queue_locked(pool, block, is_unfenced);
-		if (is_uncached || block->flags & GP_BLOCK_UNCACHED)
+		gp_pool_queue_locked(pool, block, is_unfenced, how->stream);
+		if (how->is_uncached || block->flags & GP_BLOCK_UNCACHED)
 			gp_segment_uncache_locked(pool, block);
 		block->flags &= (uint8_t)~GP_BLOCK_UNCACHED;
 		is_released_at_once = can_release_at_once_locked(pool, block);
@@ -183,56 +206,81 @@ static bool is_unqueued(const struct gp_pool *pool, enum gp_free_mode mode)
 }
 
 /* Takes back a claimed block of the pool. */
-static int take_back(struct gp_pool *pool, struct gp_block *block, enum gp_free_mode mode, bool is_uncached)
+static int take_back(struct gp_pool *pool, struct gp_block *block, const struct take_back *how)
 {
-	return is_unqueued(pool, mode) ? free_unqueued(pool, block) : queue(pool, block, mode, is_uncached);
+	return is_unqueued(pool, how->mode) ? free_unqueued(pool, block) : queue(pool, block, how);
 }
 
 int gp_pool_take_back(struct gp_pool *pool, struct gp_block *block, gp_pool_keep_fn *keep, void *arg)
 {
 	int r;
 
-	return keep && keep(arg, block, &r) ? r : take_back(pool, block, GP_FREE_NORMAL, false);
+	return keep && keep(arg, block, &r) ? r : take_back(pool, block, &(struct take_back){.mode = GP_FREE_NORMAL});
+}
+
+int gp_pool_free_begin(struct gp_addrmap *map, uint64_t addr, struct gp_claimed *ret_claimed)
+{
+	enum gp_claim claim;
+	int r;
+
+	*ret_claimed = (struct gp_claimed){NULL};
+	claim = gp_addrmap_claim(map, addr, &ret_claimed->pool, &ret_claimed->block);
+	if (gp_likely(claim == GP_CLAIM_OK))
+		return 0;
+	if (claim == GP_CLAIM_FOREIGN)
+		return GP_E_FOREIGN;
+	r = refuse(ret_claimed->pool, addr, claim);
+	gp_pool_put(ret_claimed->pool);
+	return r;
+}
+
+void gp_pool_free_end(const struct gp_claimed *claimed)
+{
+	(void)take_back(claimed->pool, claimed->block, &(struct take_back){.mode = GP_FREE_UNFENCED});
+	gp_pool_put(claimed->pool);
 }
 
 /* Claims a block of any pool of the map and takes it back. keep: only with GP_FREE_NORMAL. */
-static int release(struct gp_addrmap *map, uint64_t addr, enum gp_free_mode mode, bool is_uncached,
-	gp_pool_keep_fn *keep, void *arg)
+static int release(struct gp_addrmap *map, uint64_t addr, const struct take_back *how, gp_pool_keep_fn *keep, void *arg)
 {
-	struct gp_pool *pool = NULL;
-	struct gp_block *block;
-	enum gp_claim claim = gp_addrmap_claim(map, addr, &pool, &block);
-	int r;
+	struct gp_claimed claimed;
+	int r = gp_pool_free_begin(map, addr, &claimed);
 
-	switch (claim) {
-	case GP_CLAIM_FOREIGN:
-		return GP_E_FOREIGN;
-	case GP_CLAIM_NOT_USED:
-	case GP_CLAIM_INTERIOR:
-		r = refuse(pool, addr, claim);
-		break;
-	case GP_CLAIM_OK:
-	default:
-		r = keep ? gp_pool_take_back(pool, block, keep, arg) : take_back(pool, block, mode, is_uncached);
-		break;
-	}
-	gp_pool_put(pool);
+	if (gp_unlikely(r))
+		return r;
+	r = keep ? gp_pool_take_back(claimed.pool, claimed.block, keep, arg)
+		 : take_back(claimed.pool, claimed.block, how);
+	gp_pool_put(claimed.pool);
 	return r;
 }
 
 int gp_pool_free(struct gp_addrmap *map, uint64_t addr, enum gp_free_mode mode)
 {
-	return release(map, addr, mode, false, NULL, NULL);
+	return release(map, addr, &(struct take_back){.mode = mode}, NULL, NULL);
+}
+
+int gp_pool_free_on(struct gp_addrmap *map, uint64_t addr, uint64_t stream)
+{
+	return release(map, addr, &(struct take_back){.mode = GP_FREE_UNFENCED, .stream = stream}, NULL, NULL);
+}
+
+int gp_pool_try_free_on(struct gp_addrmap *map, uint64_t addr, uint64_t stream, struct gp_pool *pool)
+{
+	struct gp_block *block = gp_addrmap_try_claim(map, addr, pool);
+
+	if (gp_unlikely(!block))
+		return -ENOENT;
+	return take_back(pool, block, &(struct take_back){.mode = GP_FREE_UNFENCED, .stream = stream});
 }
 
 int gp_pool_free_or_keep(struct gp_addrmap *map, uint64_t addr, gp_pool_keep_fn *keep, void *arg)
 {
-	return release(map, addr, GP_FREE_NORMAL, false, keep, arg);
+	return release(map, addr, &(struct take_back){.mode = GP_FREE_NORMAL}, keep, arg);
 }
 
 int gp_pool_free_uncached(struct gp_addrmap *map, uint64_t addr, enum gp_free_mode mode)
 {
-	return release(map, addr, mode, true, NULL, NULL);
+	return release(map, addr, &(struct take_back){.mode = mode, .is_uncached = true}, NULL, NULL);
 }
 
 int gp_pool_rescue(

@@ -38,6 +38,7 @@ int gp_pool_alloc(struct gp_pool *pool, uint64_t bytes, uint32_t module, uint64_
 
 /* Options of one request; {0} is the default. */
 struct gp_alloc_options {
+	uint64_t stream;                /* the request is ordered on this stream; 0: on none (gp_pool_free_on) */
 	uint32_t module;                /* number of the calling module, stored in the block */
 	enum gp_step first;             /* the steps of ladder.def before this one have been tried for the request */
 	enum gp_step end;               /* do not enter this step or a later one: -ENOENT then; 0: enter all */
@@ -57,6 +58,32 @@ int gp_pool_alloc_uncached(
  * fence. After such an error the block is reused only once a later fence has completed.
  */
 int gp_pool_free(struct gp_addrmap *map, uint64_t addr, enum gp_free_mode mode);
+
+/*
+ * As gp_pool_free with GP_FREE_UNFENCED, in stream order: all work that touches the block precedes the stream's work
+ * from now on. A later request on the same stream may get the block at once, all others once it is completed. stream:
+ * any number but 0 that stands for one stream of the pool's context, and is never used for another.
+ */
+int gp_pool_free_on(struct gp_addrmap *map, uint64_t addr, uint64_t stream);
+
+/*
+ * Serve nearly every allocation and free in stream order. gp_pool_take_on returns the address of a block that was freed
+ * on the stream, or 0 if none fits. gp_pool_try_free_on returns what gp_pool_free_on does, or -ENOENT if it does not
+ * find the block in this pool: then gp_pool_free_on has to take it.
+ */
+uint64_t gp_pool_take_on(struct gp_pool *pool, uint64_t bytes, uint64_t stream, uint32_t module);
+int gp_pool_try_free_on(struct gp_addrmap *map, uint64_t addr, uint64_t stream, struct gp_pool *pool);
+
+/*
+ * A free in two steps: the program no longer holds the block after the first, and the pool has it, unfenced, after the
+ * second. Between them it belongs to the caller. gp_pool_free_begin returns 0 or one of the GP_E codes.
+ */
+struct gp_claimed {
+	struct gp_pool *pool;
+	struct gp_block *block;
+};
+int gp_pool_free_begin(struct gp_addrmap *map, uint64_t addr, struct gp_claimed *ret_claimed);
+void gp_pool_free_end(const struct gp_claimed *claimed);
 
 /*
  * As gp_pool_free, but the memory is not kept. A block that is a driver allocation of its own goes back once it is

@@ -52,6 +52,7 @@ static struct gp_block_info describe(const struct gp_block *b)
 		.is_cached = gp_block_state(b) == GP_BLOCK_CACHED,
 		.is_mapped = arena != NULL,
 		.is_guard = b->flags & GP_BLOCK_GUARD,
+		.is_of_stream = is_used && (b->flags & GP_BLOCK_STREAM),
 	};
 }
 
@@ -90,6 +91,26 @@ void gp_pool_stats(struct gp_pool *pool, struct gp_stats *ret_stats)
 	ret_stats->fence_queries = atomic_load_explicit(&pool->fence->queries, memory_order_relaxed);
 	ret_stats->fence_orders = atomic_load_explicit(&pool->fence->gpu_waits, memory_order_relaxed);
 	ret_stats->fence_waits = atomic_load_explicit(&pool->fence->host_waits, memory_order_relaxed);
+}
+
+struct gp_highs gp_pool_highs(struct gp_pool *pool)
+{
+	struct gp_highs highs;
+
+	gp_mutex_lock(&pool->lock);
+	highs = (struct gp_highs){pool->stream_high_bytes, pool->total_high_bytes};
+	gp_mutex_unlock(&pool->lock);
+	return highs;
+}
+
+void gp_pool_restart_highs(struct gp_pool *pool, bool restarts_stream, bool restarts_total)
+{
+	gp_mutex_lock(&pool->lock);
+	if (restarts_stream)
+		pool->stream_high_bytes = pool->stats.stream_bytes;
+	if (restarts_total)
+		pool->total_high_bytes = pool->stats.total_bytes;
+	gp_mutex_unlock(&pool->lock);
 }
 
 typedef bool visit_fn(void *arg, const struct gp_block_info *info);

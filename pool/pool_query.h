@@ -17,12 +17,23 @@ struct gp_block_info {
 	bool is_used, is_whole, is_retired;  /* retired: not handed out again */
 	bool is_cached, is_mapped; /* free and ready to be handed out; of the kind vmm, not a driver allocation */
 	bool is_guard;             /* cached, but never handed out: the first bytes of a shared segment */
+	bool is_of_stream;         /* used, and allocated in stream order */
 };
 
 /* Describes the block at or around the address. 0 or GP_E_FOREIGN. */
 int gp_pool_info(struct gp_addrmap *map, uint64_t addr, struct gp_block_info *ret_info);
 
 void gp_pool_stats(struct gp_pool *pool, struct gp_stats *ret_stats);
+
+/*
+ * High-water marks since they were last restarted, of the memory that the program holds in stream order and of all
+ * memory of the pool. gp_pool_restart_highs makes them what these are now, each if asked to.
+ */
+struct gp_highs {
+	uint64_t stream_bytes, total_bytes;
+};
+struct gp_highs gp_pool_highs(struct gp_pool *pool);
+void gp_pool_restart_highs(struct gp_pool *pool, bool restarts_stream, bool restarts_total);
 
 /* Calls fn for every block that the program holds, with the pool's lock held, until fn returns false. */
 void gp_pool_each_used(struct gp_pool *pool, bool (*fn)(void *arg, const struct gp_block_info *info), void *arg);

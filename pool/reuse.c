@@ -63,7 +63,7 @@ static void cache_usable_locked(struct gp_pool *pool)
 	while ((b = gp_pending_take_usable(&pool->pending, gpu_waited, completed))) {
 		pool->stats.pending_bytes -= b->size;
 		pool->stats.n_pending_blocks--;
-		b->flags &= (uint8_t)~GP_BLOCK_UNFENCED;
+		b->flags &= (uint8_t) ~(GP_BLOCK_UNFENCED | GP_BLOCK_STREAM);
 		b->segment->kind->put(pool, b);
 	}
 }
@@ -172,7 +172,7 @@ static void survey_locked(struct gp_pool *pool, struct gp_request *request)
 	request->idle = idle;
 	if (idle && request->end == GP_STEP_gpuwait)
 		return;
-	request->summary.is_any_unfenced = pending->bitmap[1] != 0;
+	request->summary.is_any_unfenced = pending->n_unfenced != 0;
 	request->summary.newest_seq = pending->newest_seq;
 	request->summary.is_queue_long = pending->bytes > gp_max(GP_GPU_WAIT_SLACK_MIN, request->size);
 	if (!idle && !is_too_much_pending_locked(pool, request->size))
@@ -230,6 +230,74 @@ struct gp_claim_token gp_reuse_take(struct gp_pool *pool, const struct gp_reques
 	return token;
 }
 
+/* Takes a block out of the queue, as one that no fence has to cover. */
+static void unqueue_locked(struct gp_pool *pool, struct gp_block *block)
+{
+	gp_pending_remove(&pool->pending, block);
+	pool->stats.pending_bytes -= block->size;
+	pool->stats.n_pending_blocks--;
+	block->flags &= (uint8_t) ~(GP_BLOCK_UNFENCED | GP_BLOCK_STREAM);
+}
+
+static struct gp_block *find_of_stream_locked(struct gp_pool *pool, const struct gp_request *request, uint64_t largest)
+{
+	if (gp_flag_is_set(&pool->dead) || !pool->pending.n_stream)
+		return NULL;
+	return gp_pending_find_of_stream(&pool->pending, request->stream, request->size, largest);
+}
+
+/* The block is handed out whole. So it may be an eighth larger than the request at most, as in the thread caches. */
+struct gp_claim_token gp_reuse_take_of_stream(struct gp_pool *pool, const struct gp_request *request)
+{
+	uint64_t largest = gp_min(request->kind->largest_fit(pool, request->size), request->size + request->size / 8);
+	struct gp_claim_token token = {0};
+	struct gp_block *b;
+
+	gp_mutex_lock(&pool->lock);
+	b = find_of_stream_locked(pool, request, largest);
+	if (b) {
+		unqueue_locked(pool, b);
+		pool->stats.hits++;
+		token = gp_pool_hand_out_locked(pool, b, request);
+	}
+	gp_mutex_unlock(&pool->lock);
+	return token;
+}
+
+/* Puts a block or a part of one back into the queue: nothing has used it since its free on that stream. */
+static void requeue_locked(struct gp_pool *pool, struct gp_block *block, uint64_t stream)
+{
+	block->flags |= GP_BLOCK_UNFENCED | GP_BLOCK_STREAM;
+	atomic_store_explicit(&block->stream, stream, memory_order_relaxed);
+	gp_block_set_state(block, GP_BLOCK_PENDING);
+	gp_pending_add(&pool->pending, block);
+	pool->stats.pending_bytes += block->size;
+	pool->stats.n_pending_blocks++;
+}
+
+struct gp_claim_token gp_reuse_take_part_of_stream(struct gp_pool *pool, const struct gp_request *request)
+{
+	uint64_t largest = request->kind->largest_fit(pool, request->size);
+	struct gp_block *b = NULL, *part, *rest = NULL;
+	struct gp_claim_token token = {0};
+
+	gp_mutex_lock(&pool->lock);
+	if (request->kind->divide && !gp_descriptors_ensure_locked(pool))
+		b = find_of_stream_locked(pool, request, largest);
+	if (b && b->segment->kind == request->kind) {
+		unqueue_locked(pool, b);
+		part = request->kind->divide(pool, b, request->size, &rest);
+		if (rest || !part)
+			requeue_locked(pool, part ? rest : b, request->stream);
+		if (part) {
+			pool->stats.hits++;
+			token = gp_pool_hand_out_locked(pool, part, request);
+		}
+	}
+	gp_mutex_unlock(&pool->lock);
+	return token;
+}
+
 void gp_reuse_cache_usable(struct gp_pool *pool)
 {
 	gp_mutex_lock(&pool->lock);
@@ -260,7 +328,7 @@ int gp_reuse_fence_unfenced(struct gp_pool *pool, bool may_wait)
 	if (!may_wait && does_record_wait(pool))
 		return -EAGAIN;
 	gp_mutex_lock(&pool->lock);
-	is_any = pool->pending.bitmap[1] != 0;
+	is_any = pool->pending.n_unfenced != 0;
 	seq = pool->pending.newest_seq;
 	gp_mutex_unlock(&pool->lock);
 	return is_any ? gp_fence_record(pool->fence, seq, false) : 0;
@@ -506,7 +574,7 @@ static void wait_for_pending(struct gp_pool *pool)
 		}
 		pool->stats.pending_bytes -= b->size;
 		pool->stats.n_pending_blocks--;
-		b->flags &= (uint8_t)~GP_BLOCK_UNFENCED;
+		b->flags &= (uint8_t) ~(GP_BLOCK_UNFENCED | GP_BLOCK_STREAM);
 		b->seq = 0;
 		b->segment->kind->put(pool, b);
 	}

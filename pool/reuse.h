@@ -10,6 +10,12 @@
 /* Moves pending blocks that the fences allow into the cache, and hands out a block that fits, if there is one. */
 struct gp_claim_token gp_reuse_take(struct gp_pool *pool, const struct gp_request *request);
 
+/* Takes a pending block that was freed on the stream of the request, and has nearly its size. */
+struct gp_claim_token gp_reuse_take_of_stream(struct gp_pool *pool, const struct gp_request *request);
+
+/* Takes a part of a larger such block. The rest stays pending. */
+struct gp_claim_token gp_reuse_take_part_of_stream(struct gp_pool *pool, const struct gp_request *request);
+
 /* Moves pending blocks that the fences allow into the cache. */
 void gp_reuse_cache_usable(struct gp_pool *pool);
 

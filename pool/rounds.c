@@ -161,7 +161,7 @@ void gp_rounds_await_unfenced(struct gp_pool *pool)
 
 	gp_mutex_lock(&pool->lock);
 	needs_idle = needs_idle && pool->stats.cached_bytes + pool->stats.pending_bytes;
-	is_any = needs_idle || pool->pending.bitmap[1];
+	is_any = needs_idle || pool->pending.n_unfenced;
 	seq = needs_idle ? gp_fence_started(pool->fence) : pool->pending.newest_seq;
 	unrecorded = pool->unrecorded_seq;
 	gp_mutex_unlock(&pool->lock);

@@ -129,6 +129,7 @@ static struct gp_block *adopt_locked(
 	gp_addrmap_add_segment(pool->options.map, segment);
 	pool->stats.total_bytes += bytes;
 	pool->stats.peak_total_bytes = gp_max(pool->stats.peak_total_bytes, pool->stats.total_bytes);
+	pool->total_high_bytes = gp_max(pool->total_high_bytes, pool->stats.total_bytes);
 	return request->kind->cut(pool, block, request->size);
 }
 

@@ -18,7 +18,7 @@ static bool queue_locked(struct gp_tcache *tc, struct gp_block *b)
 	if (is_unfenced)
 		tc->pool->unrecorded_seq = gp_max(tc->pool->unrecorded_seq, b->seq);
 	tc->requested += gp_block_requested(b); /* offsets what the pool subtracts: the free did so, too */
-	gp_pool_queue_locked(tc->pool, b, is_unfenced);
+	gp_pool_queue_locked(tc->pool, b, is_unfenced, 0);
 	return is_unfenced;
 }
 

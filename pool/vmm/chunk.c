@@ -59,6 +59,7 @@ static bool book(struct gp_pool *pool, uint64_t bytes)
 		stats->total_bytes += bytes;
 		stats->returning_bytes += bytes;
 		stats->peak_total_bytes = gp_max(stats->peak_total_bytes, stats->total_bytes);
+		pool->total_high_bytes = gp_max(pool->total_high_bytes, stats->total_bytes);
 		stats->driver_allocs++;
 	}
 	gp_mutex_unlock(&pool->lock);

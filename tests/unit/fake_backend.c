@@ -155,22 +155,35 @@ _Atomic uint64_t *fake_units_of(struct fake *fake, uint64_t addr, uint64_t bytes
 	return &fake->units[first];
 }
 
-void fake_note_free(struct fake *fake, uint64_t addr, uint64_t bytes, enum fake_use use)
+static void note_free(struct fake *fake, uint64_t addr, uint64_t bytes, uint64_t word)
 {
 	_Atomic uint64_t *units = fake_units_of(fake, addr, bytes);
-	uint64_t work = use == FAKE_FREED_SYNCED ? 0 : atomic_load(&fake->submitted);
-	uint64_t word = work << UNIT_WORK_SHIFT | (use == FAKE_FREED_UNFENCED ? UNIT_UNFENCED : 0);
 
-	if (use != FAKE_FREED_UNFENCED)
-		raise_to(&fake->waitable, atomic_load(&fake->submitted));
-	/* A fence that already covers all work also covers this free. */
-	if (use == FAKE_FREED && fake_is_covered(fake))
-		raise_to(&fake->recorded_at_free, atomic_load(&fake->submitted));
 	for (uint64_t i = 0; units && i < (bytes + GP_ALIGN - 1) / GP_ALIGN; i++) {
 		uint64_t kept = atomic_load_explicit(&units[i], memory_order_relaxed) & UNIT_EXPORTED;
 
 		atomic_store_explicit(&units[i], word | kept, memory_order_relaxed);
 	}
+}
+
+void fake_note_free(struct fake *fake, uint64_t addr, uint64_t bytes, enum fake_use use)
+{
+	uint64_t work = use == FAKE_FREED_SYNCED ? 0 : atomic_load(&fake->submitted);
+	uint64_t word = work << UNIT_WORK_SHIFT | (use == FAKE_FREED_UNFENCED ? UNIT_UNFENCED : 0);
+
+	note_free(fake, addr, bytes, word);
+	if (use != FAKE_FREED_UNFENCED)
+		raise_to(&fake->waitable, atomic_load(&fake->submitted));
+	/* A fence that already covers all work also covers this free. */
+	if (use == FAKE_FREED && fake_is_covered(fake))
+		raise_to(&fake->recorded_at_free, atomic_load(&fake->submitted));
+}
+
+void fake_note_free_on(struct fake *fake, uint64_t addr, uint64_t bytes, unsigned stream)
+{
+	note_free(fake, addr, bytes,
+		atomic_load(&fake->submitted) << UNIT_WORK_SHIFT | (uint64_t)stream << UNIT_STREAM_SHIFT |
+			UNIT_UNFENCED);
 }
 
 void fake_note_export(struct fake *fake, uint64_t addr, uint64_t bytes)
@@ -181,7 +194,8 @@ void fake_note_export(struct fake *fake, uint64_t addr, uint64_t bytes)
 		atomic_fetch_or_explicit(&units[i], UNIT_EXPORTED, memory_order_relaxed);
 }
 
-const char *fake_check_hand_out(struct fake *fake, uint64_t addr, uint64_t bytes, bool is_gpu_wait_enough)
+const char *fake_check_hand_out_on(
+	struct fake *fake, uint64_t addr, uint64_t bytes, bool is_gpu_wait_enough, unsigned stream)
 {
 	_Atomic uint64_t *units = fake_units_of(fake, addr, bytes);
 	uint64_t completed = atomic_load(&fake->completed);
@@ -196,10 +210,18 @@ const char *fake_check_hand_out(struct fake *fake, uint64_t addr, uint64_t bytes
 
 		if (word & UNIT_EXPORTED)
 			return "memory that was exported got a new owner";
+		/* The stream's later work follows what the stream did before it freed the memory. */
+		if (stream && (word >> UNIT_STREAM_SHIFT & UINT8_MAX) == stream)
+			continue;
 		if (word >> UNIT_WORK_SHIFT > (word & UNIT_UNFENCED ? completed : ordered))
 			return "memory that the GPU still uses got a new owner";
 	}
 	return NULL;
+}
+
+const char *fake_check_hand_out(struct fake *fake, uint64_t addr, uint64_t bytes, bool is_gpu_wait_enough)
+{
+	return fake_check_hand_out_on(fake, addr, bytes, is_gpu_wait_enough, 0);
 }
 
 uint64_t fake_last_use(struct fake *fake, uint64_t addr, uint64_t bytes)

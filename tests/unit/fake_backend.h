@@ -143,8 +143,13 @@ bool fake_is_covered(const struct fake *fake);
 /* The program is about to free a block that all work so far may touch. */
 void fake_note_free(struct fake *fake, uint64_t addr, uint64_t bytes, enum fake_use use);
 
+/* The program frees a block in stream order. Streams are the numbers 1 to 255. */
+void fake_note_free_on(struct fake *fake, uint64_t addr, uint64_t bytes, unsigned stream);
+
 /* Exports memory, so that another process may hold it from now on. */
 void fake_note_export(struct fake *fake, uint64_t addr, uint64_t bytes);
 
-/* Returns the reason why a block must not be handed out now, or NULL. */
+/* Return the reason why a block must not be handed out now, or on that stream (0: none), or NULL. */
 const char *fake_check_hand_out(struct fake *fake, uint64_t addr, uint64_t bytes, bool is_gpu_wait_enough);
+const char *fake_check_hand_out_on(
+	struct fake *fake, uint64_t addr, uint64_t bytes, bool is_gpu_wait_enough, unsigned stream);

@@ -13,7 +13,7 @@
 #define RANGES_FACTOR 16 /* the same for the reserved addresses of vmm, which follow the others */
 
 /* A word of the history: the last work that may use the memory, and flags. */
-enum { UNIT_UNFENCED = 1, UNIT_EXPORTED = 2, UNIT_WORK_SHIFT = 2 };
+enum { UNIT_UNFENCED = 1, UNIT_EXPORTED = 2, UNIT_STREAM_SHIFT = 2, UNIT_WORK_SHIFT = 10 };
 
 /* A chunk of memory for arenas. FAKE_RESERVE counts its creation, FAKE_RELEASE_BEGIN its release. */
 struct fake_chunk {

@@ -93,6 +93,27 @@ uint64_t fixture_alloc(uint64_t bytes)
 	return addr;
 }
 
+uint64_t fixture_alloc_on(uint64_t bytes, unsigned stream)
+{
+	const char *breach;
+	uint64_t addr = 0;
+
+	ck_assert_int_eq(
+		gp_pool_alloc_with(fixture_pool(), bytes, &(struct gp_alloc_options){.stream = stream}, &addr), 0);
+	fixture_check();
+	breach = fake_check_hand_out_on(&px.fake, addr, bytes, !px.options.completion_only, stream);
+	ck_assert_msg(!breach, "%s", breach);
+	ck_assert_uint_eq(addr % GP_ALIGN, 0);
+	return addr;
+}
+
+void fixture_free_on(uint64_t addr, unsigned stream)
+{
+	fake_note_free_on(&px.fake, addr, fixture_info(addr).rounded, stream);
+	ck_assert_int_eq(gp_pool_free_on(&px.map, addr, stream), 0);
+	fixture_check();
+}
+
 void fixture_free_as(uint64_t addr, enum gp_free_mode mode)
 {
 	static const enum fake_use uses[] = {

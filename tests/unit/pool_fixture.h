@@ -45,6 +45,10 @@ int fixture_try(uint64_t bytes, uint64_t *ret_addr);
 /* Like fixture_try, but the allocation must succeed. */
 uint64_t fixture_alloc(uint64_t bytes);
 
+/* Allocate and free in stream order; both must succeed. */
+uint64_t fixture_alloc_on(uint64_t bytes, unsigned stream);
+void fixture_free_on(uint64_t addr, unsigned stream);
+
 /* Frees a block that all work submitted so far may touch; the free must succeed. */
 void fixture_free(uint64_t addr);
 void fixture_free_as(uint64_t addr, enum gp_free_mode mode);

@@ -22,6 +22,9 @@
 
 enum { LIVE_MAX = 400, N_FREED = 16, N_TCACHES = 2, SOME_ERROR = 719 };
 
+/* Numbers of streams. The first ones share a queue of pending blocks (pool/pending.c). */
+static const unsigned streams[] = {1, 22, 43, 2, 3};
+
 struct live {
 	uint64_t addr, bytes, serial;
 };
@@ -89,6 +92,11 @@ static uint64_t random_bytes(struct model *m)
 	default:
 		return gp_min(bytes + below(m, bytes), LARGEST);
 	}
+}
+
+static unsigned random_stream(struct model *m)
+{
+	return streams[below(m, sizeof(streams) / sizeof(*streams))];
 }
 
 static void open_pool(struct model *m)
@@ -198,9 +206,9 @@ static void check(struct model *m)
 		s.misses, m->n_asked);
 }
 
-static void check_new(struct model *m, uint64_t addr, uint64_t bytes)
+static void check_new(struct model *m, uint64_t addr, uint64_t bytes, unsigned stream)
 {
-	const char *breach = fake_check_hand_out(&m->fake, addr, bytes, m->is_gpu_wait_enough);
+	const char *breach = fake_check_hand_out_on(&m->fake, addr, bytes, m->is_gpu_wait_enough, stream);
 	struct gp_block_info info;
 
 	REQUIRE(m, addr % GP_ALIGN == 0, "block at %" PRIx64 " is not aligned", addr);
@@ -239,22 +247,24 @@ static void do_alloc(struct model *m)
 {
 	uint64_t bytes = random_bytes(m), size = gp_round_cut(m->pool, bytes), addr;
 	uint64_t limit = atomic_load(&m->budget.limit_bytes);
-	struct gp_tcache *tcache = random_tcache(m);
+	unsigned stream = below(m, 3) ? 0 : random_stream(m);
+	struct gp_tcache *tcache = stream ? NULL : random_tcache(m);
 	bool is_hopeless = bytes > gp_min(limit, CAPACITY);
 	struct gp_stats stats;
 	int r;
 
-	m->action = tcache ? "alloc in a thread" : "alloc";
+	m->action = tcache ? "alloc in a thread" : stream ? "alloc on a stream" : "alloc";
 	if (below(m, 20) == 0) /* other users hold all but what this request needs */
 		m->fake.outside = CAPACITY - gp_min(CAPACITY, m->fake.reserved_bytes + size);
-	r = tcache ? gp_tcache_alloc(tcache, bytes, 0, &addr) : gp_pool_alloc(m->pool, bytes, 0, &addr);
+	r = tcache ? gp_tcache_alloc(tcache, bytes, 0, &addr)
+		   : gp_pool_alloc_with(m->pool, bytes, &(struct gp_alloc_options){.stream = stream}, &addr);
 	/* A thread's cache may serve a block again even if the limit is lower by now. */
 	REQUIRE(m, r || tcache || !is_hopeless, "a limit of %" PRIu64 " did not hold", limit);
 	m->n_asked += r == 0 || !is_hopeless;
 	if (r == 0) {
 		struct gp_block_info info;
 
-		check_new(m, addr, bytes);
+		check_new(m, addr, bytes, stream);
 		REQUIRE(m, gp_pool_info(&m->map, addr, &info) == 0, "unknown block");
 		REQUIRE(m, !m->is_whole || info.is_whole || info.is_mapped, "a new block does not fill its segment");
 	} else if (r == -ENOMEM)
@@ -305,6 +315,22 @@ static void do_free(struct model *m)
 	else if ((r = gp_tcache_put(tcache, m->live[i].addr)) == -ENOENT)
 		r = gp_tcache_free_by(&m->map, m->live[i].addr, tcache);
 	REQUIRE(m, r == 0 || (m->is_planned && r == SOME_ERROR), "a free returned %d", r);
+	forget(m, i);
+}
+
+/* Either way to free takes memory of either way to allocate. */
+static void do_free_on(struct model *m)
+{
+	unsigned stream = random_stream(m);
+	size_t i = below(m, m->n_live);
+	struct gp_block_info info;
+	int r;
+
+	m->action = "free on a stream";
+	REQUIRE(m, gp_pool_info(&m->map, m->live[i].addr, &info) == 0, "unknown block");
+	fake_note_free_on(&m->fake, info.addr, info.rounded, stream);
+	r = gp_pool_free_on(&m->map, m->live[i].addr, stream);
+	REQUIRE(m, r == 0, "a free on a stream returned %d", r);
 	forget(m, i);
 }
 
@@ -574,6 +600,8 @@ void model_step(struct model *m)
 		do_rare(m);
 	else if (m->n_live == 0 || (below(m, 100) < m->growth && m->n_live < LIVE_MAX))
 		do_alloc(m);
+	else if (below(m, 4) == 0)
+		do_free_on(m);
 	else
 		do_free(m);
 	end_plans(m);
