@@ -77,7 +77,7 @@ struct gp_config {
 	double pending_ratio;
 	enum gp_config_reuse reuse;
 	enum gp_config_yield yield;
-	bool is_free_synchronous, is_runtime_served, is_vmm_cached;
+	bool is_free_synchronous, is_async_pooled, is_runtime_served, is_vmm_cached;
 	bool has_socket; /* if not, gpupool neither creates a socket nor connects to one */
 	enum gp_log_level log_level;
 	char log_file[GP_CONFIG_VALUE_SIZE];    /* as gp_log_open() takes it */

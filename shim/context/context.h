@@ -55,7 +55,8 @@ struct gp_context {
 	_Atomic unsigned downgraded;            /* GP_DOWNGRADED_...: downgrades that are not logged yet */
 	_Atomic(CUmemoryPool) async_pool;       /* this and the next for async.c; created at first use */
 	_Atomic(CUstream) async_stream;
-	struct gp_context *next_ended;          /* for context_end.c */
+	_Atomic(CUevent) stream_event; /* for hooks/hook_async.c, which only records it; created at first use */
+	struct gp_context *next_ended; /* for context_end.c */
 	_Atomic(struct gp_debug_io *) debug_io; /* for debug_io.c */
 };
 

@@ -17,7 +17,7 @@ static struct {
 } seen[GP_CONTEXTS_SEEN_MAX];
 static unsigned n_seen;
 static _Atomic(CUcontext) last_seen;
-_Atomic bool gp_contexts_have_ended;
+_Atomic bool gp_contexts_have_ended, gp_contexts_are_created;
 static _Atomic(CUcontext) primaries[GP_DEVICES_MAX]; /* that the program has obtained; a reset keeps the handle */
 
 /* Returns n_seen if the handle is unknown. */
@@ -54,7 +54,10 @@ void gp_context_seen(CUcontext handle)
 		return;
 	/* Work in a green context counts as work of its primary context. */
 	primary = gp_green_primary(handle);
-	n = note(primary ? primary : handle);
+	primary = primary ? primary : handle;
+	n = note(primary);
+	if (!gp_context_is_seen_primary(primary))
+		atomic_store(&gp_contexts_are_created, true);
 	atomic_store_explicit(&last_seen, handle, memory_order_relaxed);
 	if (n > 1) {
 		gp_slow_path_add(GP_SLOW_PATH_CURRENT);

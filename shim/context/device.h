@@ -5,6 +5,7 @@
 /* The devices that the process uses, with the limit of each. */
 
 #include "shim/base/state.h"
+#include "shim/driver/cuda_abi.h"
 
 enum { GP_DEVICES_MAX = GP_LIMIT_DEVICES_MAX };
 
@@ -22,6 +23,8 @@ struct gp_device {
 	_Atomic bool is_limit_ours;      /* gpupool has set the limit, not the user: it applies to pools only */
 	_Atomic uint64_t unpooled_bytes; /* bytes of memory that is counted and passed through */
 	_Atomic uint64_t kept_bytes, n_kept_reuses; /* of kept mappings (kept.h): unused, and handed out again */
+	_Atomic(CUmemoryPool) default_pool;         /* the driver's, once it was asked for (backend/default_pool.c) */
+	_Atomic bool is_default_pool_replaced, is_default_pool_shared;
 };
 
 /* Takes the limits from the settings. To be called once the settings have been read. */

@@ -7,6 +7,7 @@
 #include "pool/tcache.h"
 #include "context.h"
 #include "shim/base/slow_path.h"
+#include "stream.h"
 
 enum { GP_THREAD_CACHES = 16 }; /* enough for all devices of a machine, or for several regions of one device */
 
@@ -20,6 +21,7 @@ struct gp_thread {
 		struct gp_tcache *tcache;
 		unsigned runtimes;  /* runtimes whose calls have succeeded with this cache: bits of gp_runtime_bit */
 	} caches[GP_THREAD_CACHES]; /* the last used cache first; no gaps */
+	struct gp_known_stream streams[GP_THREAD_STREAMS]; /* for stream.c */
 	struct {
 		const void *searched; /* the thread cache, or the pool of pinned memory */
 		uint64_t bytes;

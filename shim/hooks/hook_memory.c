@@ -11,10 +11,12 @@
 #include "hook_memory.h"
 #include "shim/backend/backend_device.h"
 #include "shim/backend/backend_pinned.h"
+#include "shim/backend/foreign_free.h"
 #include "shim/backend/unpooled.h"
 #include "shim/context/context_end.h"
 #include "shim/context/libraries.h"
 #include "shim/context/region.h"
+#include "shim/context/stream.h"
 #include "shim/debug/debug.h"
 #include "shim/driver/driver_table.h"
 #include "shim/driver/launch_abi.h"
@@ -57,13 +59,14 @@ static int alloc_once(
 		       : gp_scope_alloc(pool, bytes, options, ret_addr);
 }
 
-/* On out-of-memory, tries again if the program's hook asks for it: from the first step, since the hook frees memory. */
-static int alloc(
+/* A further attempt starts from the first step, since the program's hook frees memory. */
+int gp_memory_alloc(
 	struct gp_pool *pool, int device, uint64_t bytes, const struct gp_alloc_options *options, uint64_t *ret_addr)
 {
-	struct gp_alloc_options again = {.module = options->module, .ret_failure = options->ret_failure};
+	struct gp_alloc_options again = *options;
 	int r = alloc_once(pool, device, bytes, options, ret_addr);
 
+	again.first = GP_STEP_cache;
 	while (r == -ENOMEM && gp_oom_hook_says_again(pool, device, bytes))
 		r = alloc_once(pool, device, bytes, &again, ret_addr);
 	return r;
@@ -72,7 +75,7 @@ static int alloc(
 static int alloc_device(
 	struct gp_context *context, uint64_t bytes, const struct gp_alloc_options *options, uint64_t *ret_addr)
 {
-	return alloc(gp_region_pool(context), context->device->index, bytes, options, ret_addr);
+	return gp_memory_alloc(gp_region_pool(context), context->device->index, bytes, options, ret_addr);
 }
 
 /*
@@ -113,11 +116,7 @@ static int alloc_cached(struct gp_tcache *tcache, bool was_tried, uint64_t bytes
 	return alloc_again(bytes, &again, ret_addr);
 }
 
-/*
- * Translates a result of gp_pool_alloc to the driver's. Returns true if *ret_r is the answer, false if the driver
- * must be called.
- */
-static bool is_answered(int r, CUresult *ret_r)
+bool gp_memory_is_answered(int r, CUresult *ret_r)
 {
 	switch (r) {
 	case 0:
@@ -173,16 +172,18 @@ CUresult hook_cuMemAlloc_v2(CUdeviceptr *ptr, size_t bytes)
 	if (gp_unlikely(!ptr || !bytes))
 		return gp_real.cuMemAlloc_v2(ptr, bytes);
 	gp_libraries_see();
+	gp_foreign_poll();
 	failure.bytes = 0;
 	options.module = gp_module_now();
 	tcache = cache_to_alloc();
 	if (gp_likely(tcache)) {
 		options.first = gp_thread_missed_step(tcache, bytes);
-		answered = is_answered(alloc_cached(tcache, tried || options.first, bytes, &options, &addr), &r);
+		answered =
+			gp_memory_is_answered(alloc_cached(tcache, tried || options.first, bytes, &options, &addr), &r);
 	} else {
 		context = gp_context_current();
 		if (is_served(context))
-			answered = is_answered(alloc_device(context, bytes, &options, &addr), &r);
+			answered = gp_memory_is_answered(alloc_device(context, bytes, &options, &addr), &r);
 		gp_context_put(context);
 	}
 	if (gp_unlikely(!answered))
@@ -237,7 +238,7 @@ CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *ptr, size_t *pitch, size_t width, 
 		multiple = learn_pitch(context);
 	row = multiple ? (width + multiple - 1) / multiple * multiple : 0;
 	if (row && row <= SIZE_MAX / height)
-		answered = is_answered(alloc_device(context, (uint64_t)row * height, &options, &addr), &r);
+		answered = gp_memory_is_answered(alloc_device(context, (uint64_t)row * height, &options, &addr), &r);
 	if (answered && r == CUDA_SUCCESS)
 		gp_alloc_info_note_alloc(addr, (uint64_t)row * height);
 	else if (answered && r == CUDA_ERROR_OUT_OF_MEMORY)
@@ -358,15 +359,17 @@ __attribute__((cold)) static int release_watched(
 	return r == -ENOENT ? release(map, ptr, mode) : r;
 }
 
-static CUresult free_device(CUdeviceptr ptr, enum gp_free_mode mode, bool *ret_is_ours)
+/* Frees on the stream with that number. Recordings do not name streams: a replay takes the free for an unfenced one. */
+static int release_on(CUdeviceptr ptr, uint64_t stream)
 {
-	int r;
-
-	gp_alloc_info_note_free(ptr);
 	if (gp_unlikely(gp_slow_path_is_any(GP_SLOW_PATH_WATCHED)))
-		r = release_watched(&gp_state.device_map, ptr, mode == GP_FREE_SYNCED, mode);
-	else
-		r = release(&gp_state.device_map, ptr, mode);
+		gp_record(NULL, FREE, ptr, GP_FREE_UNFENCED, false, 0);
+	return gp_pool_free_on(&gp_state.device_map, ptr, stream);
+}
+
+/* Translates a result of gp_pool_free to the driver's. *ret_is_ours becomes false if no pool has the memory. */
+static CUresult freed(CUdeviceptr ptr, int r, bool *ret_is_ours)
+{
 	*ret_is_ours = r != GP_E_FOREIGN;
 	switch (r) {
 	case GP_E_DEAD:
@@ -389,6 +392,37 @@ static CUresult free_device(CUdeviceptr ptr, enum gp_free_mode mode, bool *ret_i
 	}
 }
 
+/* stream: as in gp_memory_free_on; only with GP_FREE_UNFENCED, and not while GPUPOOL_DEBUG is set. */
+static CUresult free_device(CUdeviceptr ptr, enum gp_free_mode mode, uint64_t stream, bool *ret_is_ours)
+{
+	int r;
+
+	gp_alloc_info_note_free(ptr);
+	if (stream)
+		r = release_on(ptr, stream);
+	else if (gp_unlikely(gp_slow_path_is_any(GP_SLOW_PATH_WATCHED)))
+		r = release_watched(&gp_state.device_map, ptr, mode == GP_FREE_SYNCED, mode);
+	else
+		r = release(&gp_state.device_map, ptr, mode);
+	return freed(ptr, r, ret_is_ours);
+}
+
+/* Frees on a stream of another context than the block's. */
+static int free_foreign(CUdeviceptr ptr, CUstream handle, const struct gp_stream *stream)
+{
+	bool is_ours;
+	int r;
+
+	gp_alloc_info_note_free(ptr);
+	if (gp_unlikely(gp_slow_path_is_any(GP_SLOW_PATH_WATCHED)))
+		gp_record(NULL, FREE, ptr, GP_FREE_UNFENCED, false, 0);
+	r = gp_foreign_free(ptr, handle, stream);
+	if (r > 0 && r < GP_E_FOREIGN)
+		gp_alloc_info_undo_free(ptr);
+	r = freed(ptr, r, &is_ours);
+	return is_ours ? r : GP_E_FOREIGN;
+}
+
 int gp_memory_free(CUdeviceptr ptr)
 {
 	enum gp_free_mode mode = GP_FREE_NORMAL;
@@ -397,7 +431,7 @@ int gp_memory_free(CUdeviceptr ptr)
 
 	if (gp_unlikely(r))
 		return r;
-	r = free_device(ptr, mode, &is_ours);
+	r = free_device(ptr, mode, 0, &is_ours);
 	return is_ours ? r : GP_E_FOREIGN;
 }
 
@@ -496,6 +530,67 @@ static CUresult check_stream(CUstream stream)
 	return r == CUDA_ERROR_NOT_SUPPORTED ? CUDA_SUCCESS : r;
 }
 
+bool gp_memory_is_async_served(void)
+{
+	return gp_state.config.is_async_pooled && gp_state_kind() != GP_KIND_NONE && !gp_debug_is_on() &&
+	       gp_capture_is_none() && !gp_slow_path_is_any(GP_SLOW_PATH_BYPASS | GP_SLOW_PATH_END);
+}
+
+int gp_memory_free_on(CUdeviceptr ptr, uint64_t stream)
+{
+	bool is_ours = false;
+	CUresult r = free_device(ptr, GP_FREE_UNFENCED, stream, &is_ours);
+
+	return is_ours ? r : GP_E_FOREIGN;
+}
+
+/*
+ * Finds the stream of a free if the pool serves allocations in stream order, and the call would not fail in the driver.
+ */
+static bool find_stream(const struct gp_context *context, CUstream handle, bool is_per_thread, struct gp_stream *ret)
+{
+	return gp_memory_is_async_served() && !gp_scope_no_caches &&
+	       !gp_context_is(context, GP_CONTEXT_DEAD | GP_CONTEXT_ENDING | GP_CONTEXT_BROKEN) &&
+	       gp_stream_identify(handle, is_per_thread, gp_thread_ask_current(), ret);
+}
+
+/*
+ * Frees a block of the pool in stream order. Later allocations on the same stream may reuse it at once if it is a
+ * stream of the pool's context: the fences of that context cover no work of others.
+ */
+static int free_pooled(struct gp_pool *pool, CUdeviceptr ptr, CUstream handle, bool is_per_thread)
+{
+	const struct gp_context *context = gp_pool_owner(pool);
+	struct gp_stream stream;
+	CUresult r;
+
+	if (gp_likely(find_stream(context, handle, is_per_thread, &stream))) {
+		if (gp_likely(stream.ctx == context->handle))
+			return gp_memory_free_on(ptr, gp_stream_is(GP_STREAM_IN_ORDER) ? stream.number : 0);
+		return free_foreign(ptr, !handle && is_per_thread ? CU_STREAM_PER_THREAD : handle, &stream);
+	}
+	/* During a capture only allocations of the graph itself may be freed. */
+	r = gp_capture_is_on(handle, is_per_thread) ? CUDA_ERROR_INVALID_VALUE : check_stream(handle);
+	return r ? r : gp_memory_free_on(ptr, 0);
+}
+
+/*
+ * Frees a block of the thread's own pool on a created stream, which serves nearly every free in stream order. Returns
+ * -ENOENT if free_pooled has to decide.
+ */
+static int free_at_once(CUdeviceptr ptr, CUstream handle)
+{
+	const struct gp_thread_cache *slot = gp_memory_cache_to_free();
+	struct gp_stream stream;
+
+	if (gp_unlikely(!slot || !gp_state.config.is_async_pooled ||
+			(uintptr_t)handle <= (uintptr_t)CU_STREAM_PER_THREAD || !gp_stream_is(GP_STREAM_IN_ORDER)))
+		return -ENOENT;
+	if (gp_unlikely(!gp_stream_identify(handle, false, NULL, &stream) || stream.ctx != slot->context->handle))
+		return -ENOENT;
+	return gp_pool_try_free_on(&gp_state.device_map, ptr, stream.number, gp_tcache_pool(slot->tcache));
+}
+
 /*
  * A stream-ordered free must not wait. So no fence is recorded for the block, and no GPU wait will be made for it. The
  * next fence covers the work that the stream has not finished.
@@ -504,21 +599,21 @@ static CUresult free_async(
 	CUdeviceptr ptr, CUstream stream, bool is_per_thread, CUresult (*driver)(CUdeviceptr, CUstream))
 {
 	struct gp_unpooled_drop drop;
-	struct gp_block_info info;
-	bool is_ours = false;
-	CUresult r;
+	struct gp_pool *pool;
+	int r = free_at_once(ptr, stream);
 
+	if (gp_likely(r != -ENOENT))
+		return r == GP_E_DEAD ? CUDA_ERROR_INVALID_VALUE : r;
+	r = GP_E_FOREIGN;
 	gp_context_settle(&gp_state.device_map, ptr);
-	if (gp_pool_info(&gp_state.device_map, ptr, &info) == 0) {
-		/* During a capture only allocations of the graph itself may be freed. */
-		r = gp_capture_is_on(stream, is_per_thread) ? CUDA_ERROR_INVALID_VALUE : check_stream(stream);
-		if (r)
-			return r;
+	pool = gp_addrmap_pool_of(&gp_state.device_map, ptr);
+	if (pool) {
+		r = free_pooled(pool, ptr, stream, is_per_thread);
+		gp_pool_put(pool);
 	} else if (gp_capture_is_on(stream, is_per_thread)) {
 		return driver(ptr, stream);
 	}
-	r = free_device(ptr, GP_FREE_UNFENCED, &is_ours);
-	if (is_ours)
+	if (r != GP_E_FOREIGN)
 		return r;
 	drop = gp_unpooled_begin_drop(GP_UNPOOLED_POINTER, ptr);
 	r = driver(ptr, stream);
@@ -548,7 +643,8 @@ static CUresult alloc_pinned(void **ptr, size_t bytes, unsigned kind, bool *ret_
 	uint64_t addr = 0;
 
 	options.first = pool ? gp_thread_missed_step(pool, bytes) : GP_STEP_cache;
-	*ret_is_answered = pool && is_answered(alloc(pool, GP_OOM_HOOK_PINNED, bytes, &options, &addr), &r);
+	*ret_is_answered =
+		pool && gp_memory_is_answered(gp_memory_alloc(pool, GP_OOM_HOOK_PINNED, bytes, &options, &addr), &r);
 	if (*ret_is_answered && r == CUDA_SUCCESS)
 		gp_alloc_info_note_alloc(addr, bytes);
 	else if (*ret_is_answered && r == CUDA_ERROR_OUT_OF_MEMORY)

@@ -72,6 +72,31 @@ static inline int gp_memory_free_to(struct gp_thread_cache *cache, CUdeviceptr p
 }
 
 /*
+ * Allocates from the pool, past the thread's cache. device: that of the memory, or GP_OOM_HOOK_PINNED. On
+ * out-of-memory, tries again if the program's hook asks for it. Returns what gp_pool_alloc returns.
+ */
+int gp_memory_alloc(
+	struct gp_pool *pool, int device, uint64_t bytes, const struct gp_alloc_options *options, uint64_t *ret_addr);
+
+/*
+ * Translates a result of gp_pool_alloc to the driver's. Returns true if *ret_r is the answer, false if the driver
+ * must be called.
+ */
+bool gp_memory_is_answered(int r, CUresult *ret_r);
+
+/*
+ * True if the pool serves allocations in stream order now. It does not while anything captures: the driver decides
+ * what a call does to a capture.
+ */
+bool gp_memory_is_async_served(void);
+
+/*
+ * Frees device memory in stream order: on the stream with that number (context/stream.h), or unfenced if it is 0.
+ * Returns the result of cuMemFreeAsync, or GP_E_FOREIGN.
+ */
+int gp_memory_free_on(CUdeviceptr ptr, uint64_t stream);
+
+/*
  * Free device memory and pinned memory. They return the result of cuMemFree or cuMemFreeHost. If no pool owns the
  * memory, they do nothing and return GP_E_FOREIGN.
  */

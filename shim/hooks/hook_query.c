@@ -12,6 +12,7 @@
  */
 
 #include "shim/backend/backend_supply.h"
+#include "shim/backend/default_pool.h"
 #include "shim/base/log.h"
 #include "shim/context/context_end.h"
 #include "shim/context/kept.h"
@@ -169,6 +170,16 @@ static CUcontext owner_of(const struct gp_block_info *info)
 	return handle;
 }
 
+/* Returns the pool that the program takes a block that it allocated in stream order to be from. */
+static CUmemoryPool default_pool_at(CUdeviceptr ptr)
+{
+	struct gp_pool *pool = gp_addrmap_pool_of(&gp_state.device_map, ptr);
+	CUmemoryPool handle = pool ? gp_default_pool(((struct gp_context *)gp_pool_owner(pool))->device) : NULL;
+
+	gp_pool_put(pool);
+	return handle;
+}
+
 /* Replaces the driver's answer for attributes that tell one allocation from another. */
 static void answer_attribute(void *data, int attribute, const struct gp_block_info *info)
 {
@@ -178,7 +189,8 @@ static void answer_attribute(void *data, int attribute, const struct gp_block_in
 			*(CUcontext *)data = owner_of(info);
 		break;
 	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-		*(CUmemoryPool *)data = NULL; /* a pool that gpupool made is not the program's */
+		/* A pool that gpupool made is not the program's. */
+		*(CUmemoryPool *)data = info->is_of_stream ? default_pool_at(info->addr) : NULL;
 		break;
 	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
 		*(CUdeviceptr *)data = info->addr;
@@ -190,8 +202,11 @@ static void answer_attribute(void *data, int attribute, const struct gp_block_in
 		*(unsigned long long *)data = BUFFER_ID_BASE + info->serial;
 		break;
 	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-		if (info->is_mapped && is_own(info) && !gp_ipc_why_not_mapped(info->addr))
-			*(unsigned char *)data = 1; /* the driver has written 0, of whatever size */
+		/* The first byte is enough, of whatever size the driver's 0 or 1 is. */
+		if (info->is_of_stream)
+			*(unsigned char *)data = 0;
+		else if (info->is_mapped && is_own(info) && !gp_ipc_why_not_mapped(info->addr))
+			*(unsigned char *)data = 1;
 		break;
 	case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
 		if (info->is_mapped)

@@ -33,5 +33,13 @@ struct gp_unpooled {
 	const uint64_t *id; /* where call() stores the pointer or handle */
 };
 
+/* Writes a pointer of 0 on out-of-memory, as the driver does: if a limit has refused, the driver was not called. */
+static inline CUresult gp_unpooled_clear_if_oom(CUresult r, CUdeviceptr *ptr)
+{
+	if (r == CUDA_ERROR_OUT_OF_MEMORY && ptr)
+		*ptr = 0;
+	return r;
+}
+
 /* Allocates. Returns the driver's result, or CUDA_ERROR_OUT_OF_MEMORY if the limit forbids the allocation. */
 CUresult gp_unpooled_alloc(const struct gp_unpooled *allocation);

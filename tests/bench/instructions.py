@@ -6,10 +6,11 @@
 Usage: instructions.py --library LIBRARY --programs DIR --runtime DIR [--other LIBRARY]
 
 Counts the instructions of a cudaMalloc and of a cudaFree under the library, over the driver that does nothing, with
-valgrind's callgrind: of a hit and a miss, through a static and a shared runtime. With the same compiler and C library a
-count, unlike a time, depends little on the machine and its load, so two versions can be compared on a busy machine. It
-leaves out what an instruction costs: an atomic exchange counts 1, and so does a system call. Each figure is the
-smallest of several runs, since the library does more work in a run that is interrupted for long.
+valgrind's callgrind: of a hit, of a miss, and of a hit of cudaMallocAsync (stream), through a static and a shared
+runtime. With the same compiler and C library a count, unlike a time, depends little on the machine and its load, so two
+versions can be compared on a busy machine. It leaves out what an instruction costs: an atomic exchange counts 1, and so
+does a system call. Each figure is the smallest of several runs, since the library does more work in a run that is
+interrupted for long.
 """
 
 import argparse
@@ -21,7 +22,7 @@ import sys
 import tempfile
 
 PAIRS, RUNS = 500, 3
-RUNTIMES, CASES, CALLS = ("static", "shared"), ("hit", "miss"), ("alloc_one", "free_one")
+RUNTIMES, CASES, CALLS = ("static", "shared"), ("hit", "miss", "stream"), ("alloc_one", "free_one")
 TOTAL = re.compile(r"Collected : (\d+)")
 # Callgrind counts each repetition of `rep stosb` as an instruction, though the processor does many at a time. So memset
 # is kept from using it.
@@ -30,7 +31,7 @@ TUNABLES = f"glibc.cpu.x86_rep_stosb_threshold={1 << 30}"
 
 def count(library, options, runtime, case, call):
     """Instructions of each call of that function of pairs_counted.c, with all that it calls."""
-    variables = {**os.environ, "LD_PRELOAD": str(library), "GLIBC_TUNABLES": TUNABLES,
+    variables = {**os.environ, "LD_PRELOAD": str(library), "GLIBC_TUNABLES": TUNABLES, "GPUPOOL_ASYNC": "on",
                  "LD_LIBRARY_PATH": f"{options.programs}:{options.runtime}"}
     with tempfile.NamedTemporaryFile() as profile:
         done = subprocess.run(

@@ -129,6 +129,17 @@ CUresult cuMemFreeAsync(CUdeviceptr ptr, CUstream stream)
 	return cuMemFree_v2(ptr);
 }
 
+CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device)
+{
+	*pool = (CUmemoryPool)&primary;
+	return count(STUB_OTHER);
+}
+
+CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice device)
+{
+	return cuDeviceGetDefaultMemPool(pool, device);
+}
+
 CUresult cuMemHostAlloc(void **ptr, size_t bytes, unsigned flags)
 {
 	*ptr = (void *)(uintptr_t)(take_address(bytes) | HOST_BIT);
@@ -241,6 +252,35 @@ CUresult cuStreamCreate(CUstream *stream, unsigned flags)
 {
 	*stream = malloc(1);
 	return *stream ? count(STUB_OTHER) : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int priority)
+{
+	return cuStreamCreate(stream, flags);
+}
+
+/* The streams have one context, and none orders itself with the legacy stream. */
+CUresult cuStreamGetId(CUstream stream, unsigned long long *id)
+{
+	*id = (uintptr_t)stream;
+	return count(STUB_OTHER);
+}
+
+CUresult cuStreamGetCtx(CUstream stream, CUcontext *ctx)
+{
+	*ctx = &primary;
+	return count(STUB_OTHER);
+}
+
+CUresult cuStreamGetFlags(CUstream stream, unsigned *flags)
+{
+	*flags = 1;
+	return count(STUB_OTHER);
+}
+
+CUresult cuEventRecord(CUevent event, CUstream stream)
+{
+	return count(STUB_OTHER);
 }
 
 CUresult cuLaunchHostFunc(CUstream stream, void (*function)(void *data), void *data)

@@ -316,6 +316,8 @@ DEVIATIONS = (
             Row("capture", r"many-refused/.*, many", (*BY_POOL, "unpinned"), SERVED_IN_CAPTURE),
             Row("capture", r"refused/.*, (free|freeasync)", (*FREED_BY_POOL, "unpinned", "atonce"), SERVED_IN_CAPTURE),
             Row("capture", r"passed-on/(global|local) by .*, miss", ("vmm", "async"), SERVED_IN_CAPTURE),
+            # With GPUPOOL_ASYNC=on.
+            Row("capture", r"passed-on/.*, freeasync-own", ("split", "vmm"), SERVED_IN_CAPTURE, is_certain=False),
             Row("capture", r"refused/.*, hostalloc", BY_POOL, SERVED_IN_CAPTURE),
             Row("capture", r"refused/.*, freehost", FREED_BY_POOL, SERVED_IN_CAPTURE),
         ),

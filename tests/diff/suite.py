@@ -131,6 +131,16 @@ def first_access_needs(devices):
     )
 
 
+# Allocations in stream order are from the pool.
+FROM_POOL = {"GPUPOOL_ASYNC": "on"}
+
+
+def in_stream_order(configs=("simple", "binned", "split", "vmm", "completed"), **other):
+    return Needs(name="ordered", env=FROM_POOL, configs=configs, **other)
+
+
+FEW_ORDERED = ("split", "vmm")  # for programs in which few questions are about such allocations
+
 # Each key is a pattern of program names, without "diff_". The first match counts; other programs have no special needs.
 NEEDS = {
     # debug is left out: a free waits there, and makes other threads and contexts wait.
@@ -169,22 +179,29 @@ NEEDS = {
     "fill": (
         Needs(is_alone=True, configs=ONCE_EACH),
         Needs(name="limited", env={"GPUPOOL_LIMIT": "12GiB"}, is_alone=True, configs=ONCE_EACH),
+        in_stream_order(FEW_ORDERED, is_alone=True),
     ),
     "fill_*": (Needs(is_alone=True, configs=ONCE_EACH),),
     "limits": (Needs(env={"GPUPOOL_LIMIT": "512MiB", "GPUPOOL_PINNED_LIMIT": "8MiB"}),),
     # A trap in one process stalls the other processes of the device for a long time.
-    "errors": (Needs(is_strict=False, is_alone=True),),
+    "errors": (Needs(is_strict=False, is_alone=True), in_stream_order(FEW_ORDERED, is_strict=False, is_alone=True)),
     "capture_ends": (Needs(), on_old_drivers()),
-    "capture_memory": (Needs(configs=NOT_DEBUG, is_alone=True), on_old_drivers(is_alone=True)),
-    "capture_threads": (Needs(), on_old_drivers()),
+    "capture_memory": (
+        Needs(configs=NOT_DEBUG, is_alone=True),
+        on_old_drivers(is_alone=True),
+        in_stream_order(FEW_ORDERED, is_alone=True),
+    ),
+    "capture_threads": (Needs(), on_old_drivers(), in_stream_order(FEW_ORDERED)),
     "free": (WITH_BACKENDS, on_old_drivers()),
-    "memory": (WITH_BACKENDS, on_old_drivers()),
+    "memory": (WITH_BACKENDS, on_old_drivers(), in_stream_order(FEW_ORDERED)),
     "query": (WITH_BACKENDS,),
     "host": (WITH_BACKENDS,),
-    "capture": (WITH_BACKENDS,),
-    "life": (WITH_BACKENDS,),
-    "runtime_static": (WITH_BACKENDS,),
-    "unpooled": (Needs(is_alone=True, configs=ONCE_EACH),),
+    "capture": (WITH_BACKENDS, in_stream_order(FEW_ORDERED)),
+    "life": (WITH_BACKENDS, in_stream_order(FEW_ORDERED)),
+    "life_fork": (Needs(), in_stream_order(FEW_ORDERED)),
+    "runtime_static": (WITH_BACKENDS, in_stream_order(FEW_ORDERED)),
+    "runtime_shared*": (Needs(), in_stream_order(FEW_ORDERED)),
+    "unpooled": (Needs(is_alone=True, configs=ONCE_EACH), in_stream_order(FEW_ORDERED, is_alone=True)),
     "virtual": (Needs(is_alone=True, configs=(*USUAL_NAMES, "uncached")),),
     "caches": (
         Needs(configs=("simple", "binned", "split", "vmm", "ordered", "completed", "syncfree"), is_alone=True),
@@ -195,7 +212,8 @@ NEEDS = {
             is_alone=True,
         ),
     ),
-    "stream": (Needs(), Needs(name="old", env=OLD)),
+    "async": (Needs(), in_stream_order(), Needs(name="old ordered", env=OLD | FROM_POOL, configs=("none", "split")), on_old_drivers()),
+    "stream": (Needs(), Needs(name="old", env=OLD), in_stream_order()),
     # "gone": exit handlers run after the simulated driver has shut down, which a real driver never does.
     "exit": (Needs(), Needs(name="gone", env={"SIMGPU_DEINIT_AT_EXIT": "1"})),
 }

@@ -120,6 +120,20 @@ static const char *const debugged_pools[][5] = {
 
 enum { N_DEBUGGED = (int)(LENGTH(debugged) * LENGTH(debugged_pools)) };
 
+/* Allocations in stream order, by several threads and streams (tests/diff/diff_async.c). */
+static const char *const in_order[][3] = {
+	{"app_in_order", "app_in_order_inside", "exchange"},
+	{"app_in_order", "app_in_order_inside", "threads"},
+	{"app_in_order", "app_in_order_inside", "implicit"},
+	{"app_in_order", "app_in_order_inside", "mixed-frees"},
+};
+
+static const char *const in_order_pools[][6] = {
+	{RUNTIME, "GPUPOOL_ASYNC=on", "GPUPOOL_POOL=split", "GPUPOOL_LOG=off", NULL},
+	{RUNTIME, "GPUPOOL_ASYNC=on", "GPUPOOL_POOL=split", "GPUPOOL_LIMIT=96MiB", "GPUPOOL_LOG=off", NULL},
+	{RUNTIME, "GPUPOOL_ASYNC=on", "GPUPOOL_POOL=vmm", "GPUPOOL_RECORD=rec.%p", "GPUPOOL_LOG=off", NULL},
+};
+
 static unsigned n_answers;
 
 /* Keeps the control server busy while the program runs. */
@@ -144,6 +158,18 @@ START_TEST(a_program_with_the_library_linked_in_behaves_as_without_it)
 		.inside = scenario[1],
 		.words = {scenario[2]},
 		.env = pools[_i / (int)LENGTH(scenarios)],
+		.at_pause = send_requests});
+}
+END_TEST
+
+START_TEST(allocations_in_stream_order_behave_as_without_the_library)
+{
+	const char *const *scenario = in_order[_i % (int)LENGTH(in_order)];
+
+	play_same(&(struct play){.program = scenario[0],
+		.inside = scenario[1],
+		.words = {scenario[2]},
+		.env = in_order_pools[_i / (int)LENGTH(in_order)],
 		.at_pause = send_requests});
 }
 END_TEST
@@ -287,6 +313,8 @@ END_TEST
 static void add_usual(TCase *tc)
 {
 	tcase_add_loop_test(tc, a_program_with_the_library_linked_in_behaves_as_without_it, 0, N_ROWS);
+	tcase_add_loop_test(tc, allocations_in_stream_order_behave_as_without_the_library, 0,
+		(int)(LENGTH(in_order) * LENGTH(in_order_pools)));
 }
 
 static void add_others(TCase *tc)

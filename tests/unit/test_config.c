@@ -133,8 +133,8 @@ START_TEST(every_variable_is_parsed_and_its_text_is_kept_as_typed)
 		"GPUPOOL_LIMIT=0=8GiB,1=50%", "GPUPOOL_VIEW=Own", "GPUPOOL_PINNED=no", "GPUPOOL_PINNED_LIMIT=25%",
 		"GPUPOOL_RESERVE=0", "GPUPOOL_PENDING_COUNT=0", "GPUPOOL_PENDING_RATIO=50%",
 		"GPUPOOL_THREAD_CACHE=1MiB", "GPUPOOL_REUSE=completed", "GPUPOOL_VMM_CACHE=off", "GPUPOOL_SYNC_FREE=1",
-		"GPUPOOL_RUNTIME_LAYER=no", "GPUPOOL_OOM_WAIT=1500", "GPUPOOL_YIELD=off", "GPUPOOL_LOG=debug",
-		"GPUPOOL_LOG_FILE=/tmp/%p.%h.%r.%j.%u.log", "GPUPOOL_RECORD=/tmp/%%%j/%r.rec",
+		"GPUPOOL_ASYNC=yes", "GPUPOOL_RUNTIME_LAYER=no", "GPUPOOL_OOM_WAIT=1500", "GPUPOOL_YIELD=off",
+		"GPUPOOL_LOG=debug", "GPUPOOL_LOG_FILE=/tmp/%p.%h.%r.%j.%u.log", "GPUPOOL_RECORD=/tmp/%%%j/%r.rec",
 		"GPUPOOL_STACKS=12,sample=100", "GPUPOOL_DEBUG=off",
 		"GPUPOOL_REGIONS=nvtx,thread=io*,lib=libfft.so*:fft", "GPUPOOL_REPORT=exit:/tmp/%p.txt",
 		"GPUPOOL_OOM_FILE=/tmp/%p.oom", "GPUPOOL_SOCKET=off", "GPUPOOL_RUNTIME_DIR=/run/x",
@@ -162,6 +162,7 @@ START_TEST(every_variable_is_parsed_and_its_text_is_kept_as_typed)
 	ck_assert_int_eq(config.reuse, GP_CONFIG_REUSE_COMPLETED);
 	ck_assert(!config.is_vmm_cached);
 	ck_assert(config.is_free_synchronous);
+	ck_assert(config.is_async_pooled);
 	ck_assert(!config.is_runtime_served);
 	ck_assert_int_eq(config.yield, GP_CONFIG_YIELD_OFF);
 	ck_assert(!config.has_socket);

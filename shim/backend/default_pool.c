@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include "default_pool.h"
+
+#include "pool/pool_control.h"
+#include "shim/driver/driver_table.h"
+
+/* Asks the driver for the default pool, and whether the program had chosen another one before. NULL if it has none. */
+static CUmemoryPool learn(struct gp_device *device)
+{
+	CUmemoryPool pool = NULL, current = NULL;
+
+	if (!gp_real.cuDeviceGetDefaultMemPool || !gp_real.cuDeviceGetMemPool ||
+		gp_real.cuDeviceGetDefaultMemPool(&pool, device->index) || !pool)
+		return NULL;
+	if (gp_real.cuDeviceGetMemPool(&current, device->index) || current != pool)
+		atomic_store(&device->is_default_pool_replaced, true);
+	atomic_store_explicit(&device->default_pool, pool, memory_order_release);
+	return pool;
+}
+
+static CUmemoryPool find(struct gp_device *device)
+{
+	CUmemoryPool pool = gp_default_pool(device);
+
+	return gp_likely(pool != NULL) ? pool : learn(device);
+}
+
+bool gp_default_pool_is_served(struct gp_device *device, CUmemoryPool pool, bool is_current)
+{
+	CUmemoryPool known = find(device);
+
+	if (gp_unlikely(!known || atomic_load_explicit(&device->is_default_pool_shared, memory_order_relaxed)))
+		return false;
+	return is_current ? !atomic_load_explicit(&device->is_default_pool_replaced, memory_order_relaxed)
+			  : known == pool;
+}
+
+struct gp_device *gp_default_pool_device(CUmemoryPool pool)
+{
+	for (int i = 0; pool && i < GP_DEVICES_MAX; i++) {
+		struct gp_device *device = gp_device_if_used(i);
+
+		if (device && find(device) == pool)
+			return device;
+	}
+	return NULL;
+}
+
+void gp_default_pool_note_current(CUdevice index, CUmemoryPool pool)
+{
+	struct gp_device *device = gp_device_get(index);
+
+	if (device)
+		atomic_store(&device->is_default_pool_replaced, find(device) != pool);
+}
+
+void gp_default_pool_note_access(CUmemoryPool pool, const CUmemAccessDesc *access, size_t n)
+{
+	int n_devices = 0;
+
+	if (gp_real.cuDeviceGetCount(&n_devices))
+		return;
+	for (int i = 0; i < n_devices; i++) {
+		struct gp_device *device = gp_device_get(i);
+
+		if (!device || find(device) != pool)
+			continue;
+		for (size_t k = 0; k < n; k++)
+			if (access[k].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE && access[k].location.id != i)
+				atomic_store(&device->is_default_pool_shared, true);
+	}
+}
+
+struct walk {
+	const struct gp_device *device;
+	struct gp_default_pool_usage usage;
+	bool restarts_used, restarts_reserved;
+	uint64_t want;
+	void (*fn)(void *arg, struct gp_pool *pool);
+};
+
+static void walk_context(void *arg, struct gp_context *context)
+{
+	const struct walk *walk = arg;
+
+	if (context->device == walk->device)
+		gp_context_each_pool(context, walk->fn, arg);
+}
+
+static void add_usage(void *arg, struct gp_pool *pool)
+{
+	struct walk *walk = arg;
+	struct gp_highs highs = gp_pool_highs(pool);
+	struct gp_stats stats;
+
+	gp_pool_stats(pool, &stats);
+	walk->usage.used_bytes += stats.stream_bytes;
+	walk->usage.used_high_bytes += highs.stream_bytes;
+	walk->usage.reserved_bytes += stats.total_bytes;
+	walk->usage.reserved_high_bytes += gp_max(highs.total_bytes, stats.total_bytes);
+}
+
+struct gp_default_pool_usage gp_default_pool_usage(const struct gp_device *device)
+{
+	struct walk walk = {.device = device, .fn = add_usage};
+
+	gp_context_each(walk_context, &walk);
+	return walk.usage;
+}
+
+static void restart_highs(void *arg, struct gp_pool *pool)
+{
+	const struct walk *walk = arg;
+
+	gp_pool_restart_highs(pool, walk->restarts_used, walk->restarts_reserved);
+}
+
+void gp_default_pool_restart_highs(const struct gp_device *device, bool restarts_used, bool restarts_reserved)
+{
+	struct walk walk = {
+		.device = device,
+		.restarts_used = restarts_used,
+		.restarts_reserved = restarts_reserved,
+		.fn = restart_highs,
+	};
+
+	gp_context_each(walk_context, &walk);
+}
+
+static void trim(void *arg, struct gp_pool *pool)
+{
+	struct walk *walk = arg;
+
+	if (walk->want)
+		walk->want -= gp_min(walk->want, gp_pool_trim(pool, walk->want));
+}
+
+void gp_default_pool_trim(const struct gp_device *device, uint64_t want)
+{
+	struct walk walk = {.device = device, .want = want, .fn = trim};
+
+	gp_context_each(walk_context, &walk);
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/*
+ * The driver's default pool of each device, in whose place gpupool serves allocations in stream order (GPUPOOL_ASYNC).
+ * Calls that concern other pools stay with the driver. So do those of a device whose default pool the program has
+ * opened to other devices: memory of cuMemAlloc cannot be opened one device at a time.
+ */
+
+#include "shim/context/context.h"
+
+/*
+ * True if gpupool serves allocations of the device in place of its default pool. is_current: the allocation is from the
+ * device's current pool, which the program may have replaced. False if the driver has no pools.
+ */
+bool gp_default_pool_is_served(struct gp_device *device, CUmemoryPool pool, bool is_current);
+
+/* Returns the device's default pool, if it was asked for before; or NULL. */
+static inline CUmemoryPool gp_default_pool(const struct gp_device *device)
+{
+	return atomic_load_explicit(&device->default_pool, memory_order_acquire);
+}
+
+/* Returns the device in use whose default pool this is, or NULL. */
+struct gp_device *gp_default_pool_device(CUmemoryPool pool);
+
+/* To be called after the program has made a pool the device's current one, or has set access to a pool. */
+void gp_default_pool_note_current(CUdevice device, CUmemoryPool pool);
+void gp_default_pool_note_access(CUmemoryPool pool, const CUmemAccessDesc *access, size_t n);
+
+/* The counters of all pools of the device, as attributes of its default pool show them. */
+struct gp_default_pool_usage {
+	uint64_t used_bytes, used_high_bytes;         /* allocated in stream order */
+	uint64_t reserved_bytes, reserved_high_bytes; /* taken from the driver */
+};
+struct gp_default_pool_usage gp_default_pool_usage(const struct gp_device *device);
+
+/* Restarts the high-water marks of used or of reserved bytes. */
+void gp_default_pool_restart_highs(const struct gp_device *device, bool restarts_used, bool restarts_reserved);
+
+/* Gives back cached memory of the device's pools, until that many bytes are on their way or no more is cached. */
+void gp_default_pool_trim(const struct gp_device *device, uint64_t want);

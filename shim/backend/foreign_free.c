@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include "foreign_free.h"
+
+#include <stdlib.h>
+
+#include "pool/pool.h"
+#include "shim/base/fork.h"
+#include "shim/context/capture.h"
+#include "shim/context/driver_call.h"
+#include "shim/driver/driver_table.h"
+#include "shim/driver/launch_abi.h"
+
+struct free {
+	struct gp_claimed claimed;
+	CUcontext ctx;
+	unsigned long long ctx_id; /* handles are used again, and the event ends with its context */
+	CUevent event;             /* recorded on the stream at the free */
+	struct free *next;
+};
+
+static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF);
+static struct free *frees;
+_Atomic unsigned gp_foreign_n_frees;
+
+/* The child calls no driver and has no use for the list. */
+static void reset_in_child(void)
+{
+	gp_mutex_init(&lock, GP_RANK_LEAF);
+}
+
+static void add(struct free *free)
+{
+	static struct gp_fork_child child = {.fn = reset_in_child};
+
+	gp_fork_on_child(&child);
+	gp_mutex_lock(&lock);
+	free->next = frees;
+	frees = free;
+	gp_mutex_unlock(&lock);
+	atomic_fetch_add(&gp_foreign_n_frees, 1);
+}
+
+/* Records the stream's work so far in a new event. The stream's context need not be current. */
+static CUresult record(CUstream handle, CUcontext ctx, CUevent *ret_event)
+{
+	struct gp_driver_scope scope;
+	CUresult r = gp_driver_enter(&scope, ctx);
+
+	if (r)
+		return r;
+	r = gp_real.cuEventCreate(ret_event, CU_EVENT_DISABLE_TIMING);
+	if (!r) {
+		r = gp_real.cuEventRecord(*ret_event, handle);
+		if (r)
+			(void)gp_real.cuEventDestroy_v2(*ret_event);
+	}
+	gp_driver_leave(&scope);
+	return r;
+}
+
+/* Returns the context's id, or 0 if it has ended. Drivers that have ids of streams also have ids of contexts. */
+static unsigned long long id_of(CUcontext ctx)
+{
+	unsigned long long id = 0;
+
+	return !gp_real.cuCtxGetId || gp_real.cuCtxGetId(ctx, &id) ? 0 : id;
+}
+
+int gp_foreign_free(CUdeviceptr ptr, CUstream handle, const struct gp_stream *stream)
+{
+	struct free *free_ = calloc(1, sizeof(*free_));
+	int r = CUDA_ERROR_OUT_OF_MEMORY;
+
+	if (free_) {
+		free_->ctx = stream->ctx;
+		free_->ctx_id = id_of(stream->ctx);
+		r = record(handle, stream->ctx, &free_->event);
+	}
+
+	if (!r) {
+		r = gp_pool_free_begin(&gp_state.device_map, ptr, &free_->claimed);
+		if (r)
+			(void)gp_real.cuEventDestroy_v2(free_->event);
+	}
+	if (r) {
+		free(free_);
+		return r;
+	}
+	add(free_);
+	gp_foreign_poll();
+	return 0;
+}
+
+/* True if the work is done. If the stream's context has ended or failed, its work has ended, too. */
+static bool is_done(const struct free *free)
+{
+	struct gp_driver_scope scope;
+	bool is;
+
+	if (!free->ctx_id || id_of(free->ctx) != free->ctx_id || gp_driver_enter(&scope, free->ctx))
+		return true;
+	is = gp_real.cuEventQuery(free->event) != CUDA_ERROR_NOT_READY;
+	if (is)
+		(void)gp_real.cuEventDestroy_v2(free->event);
+	gp_driver_leave(&scope);
+	return is;
+}
+
+void gp_foreign_poll_slow(void)
+{
+	struct free *all;
+
+	/* A query of an event may be refused while a stream captures. */
+	if (!gp_capture_is_none())
+		return;
+	gp_mutex_lock(&lock);
+	all = frees;
+	frees = NULL;
+	gp_mutex_unlock(&lock);
+	while (all) {
+		struct free *one = all;
+
+		all = one->next;
+		atomic_fetch_sub(&gp_foreign_n_frees, 1);
+		if (!is_done(one)) {
+			add(one);
+			continue;
+		}
+		gp_pool_free_end(&one->claimed);
+		free(one);
+	}
+}

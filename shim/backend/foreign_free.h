@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/*
+ * Frees in stream order on a stream of another context than the block's. The fences of the block's context cover no
+ * work of that stream, and no work of the context may be made to wait for it. So the block belongs neither to the
+ * program nor to the pool until the stream has done the work before the free.
+ */
+
+#include <stdatomic.h>
+
+#include "pool/base.h"
+#include "shim/context/stream.h"
+
+/*
+ * Frees the block at the address, which belongs to a pool, on that stream. Returns 0, a code of gp_pool_free, or the
+ * driver's error: then the program still holds the block.
+ */
+int gp_foreign_free(CUdeviceptr ptr, CUstream handle, const struct gp_stream *stream);
+
+extern _Atomic unsigned gp_foreign_n_frees; /* frees whose stream had not done its work when that was last asked */
+
+void gp_foreign_poll_slow(void);
+
+/* Gives the blocks to their pools whose streams have done their work. */
+static inline void gp_foreign_poll(void)
+{
+	if (gp_unlikely(atomic_load_explicit(&gp_foreign_n_frees, memory_order_relaxed) != 0))
+		gp_foreign_poll_slow();
+}

@@ -1,0 +1,420 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * Allocations in stream order, and the driver's pools. With GPUPOOL_ASYNC=on the pool serves what the device's default
+ * pool would. The driver serves everything else: other pools, captures, streams of another context than the current
+ * one, contexts that are not primary (their memory would end with them, and the driver's does not), and what cannot be
+ * kept. Such memory is counted.
+ *
+ * The pool hands out memory that the stream's later work may use: memory that no work uses or for which all later work
+ * of the context waits, or memory that the program has freed on the same stream (pool/pool_alloc.h). The driver's own
+ * allocations and frees are operations of their stream. For a stream that orders itself with the legacy stream this
+ * shows: the operation follows earlier work of other streams, and a later synchronisation with the stream waits for
+ * that. So an allocation on such a stream records an event there. No call waits for the event.
+ *
+ * hook_memory.c has the frees.
+ */
+
+#include <stdlib.h>
+
+#include "hook_memory.h"
+#include "shim/backend/default_pool.h"
+#include "shim/backend/fence_call.h"
+#include "shim/backend/foreign_free.h"
+#include "shim/context/driver_call.h"
+#include "shim/context/libraries.h"
+#include "shim/context/region.h"
+#include "shim/context/stream.h"
+#include "shim/debug/debug.h"
+#include "shim/driver/driver_table.h"
+#include "shim/driver/launch_abi.h"
+#include "shim/oom/oom.h"
+#include "shim/process.h"
+#include "unpooled_alloc.h"
+
+/* Pools that the program has made with cuMemPoolCreate, and the devices of their memory. */
+static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF);
+static struct made {
+	CUmemoryPool pool;
+	int device; /* GP_UNPOOLED_HOST: host; GP_UNPOOLED_CURRENT: not specified */
+} * made;
+static unsigned n_made, n_room;
+
+CUresult hook_cuMemPoolCreate(CUmemoryPool *pool, const void *properties)
+{
+	const struct gp_memory_head *place = properties;
+	CUresult r = gp_real.cuMemPoolCreate(pool, properties);
+	int device = GP_UNPOOLED_HOST;
+
+	if (r)
+		return r;
+	if (place->location_type == CU_MEM_LOCATION_TYPE_DEVICE)
+		device = place->location_id;
+	else if (place->location_type == CU_MEM_LOCATION_TYPE_INVALID)
+		device = GP_UNPOOLED_CURRENT;
+	gp_mutex_lock(&lock);
+	if (n_made == n_room) {
+		unsigned room = n_room ? n_room * 2 : 16;
+		struct made *more = realloc(made, room * sizeof(*more));
+
+		if (more) {
+			made = more;
+			n_room = room;
+		}
+	}
+	if (n_made < n_room)
+		made[n_made++] = (struct made){*pool, device};
+	gp_mutex_unlock(&lock);
+	return r;
+}
+
+/* Allocations from a destroyed pool stay valid, so they stay counted. */
+CUresult hook_cuMemPoolDestroy(CUmemoryPool pool)
+{
+	gp_mutex_lock(&lock);
+	for (unsigned i = n_made; i-- > 0;)
+		if (made[i].pool == pool)
+			made[i] = made[--n_made];
+	gp_mutex_unlock(&lock);
+	return gp_real.cuMemPoolDestroy(pool);
+}
+
+static int device_of_default_pool(CUmemoryPool pool)
+{
+	CUmemoryPool known;
+	int n = 0;
+
+	if (gp_real.cuDeviceGetDefaultMemPool && !gp_real.cuDeviceGetCount(&n))
+		for (int i = 0; i < n; i++)
+			if (!gp_real.cuDeviceGetDefaultMemPool(&known, i) && known == pool)
+				return i;
+	return GP_UNPOOLED_CURRENT;
+}
+
+static int device_of_pool(CUmemoryPool pool)
+{
+	bool is_known = false;
+	int device = 0;
+
+	gp_mutex_lock(&lock);
+	for (unsigned i = 0; i < n_made && !is_known; i++) {
+		is_known = made[i].pool == pool;
+		device = made[i].device;
+	}
+	gp_mutex_unlock(&lock);
+	return is_known ? device : device_of_default_pool(pool);
+}
+
+/* The stream's device, which need not be the current context's. */
+static int device_of_stream(CUstream stream)
+{
+	CUcontext ctx = NULL, current = NULL;
+	struct gp_driver_scope scope;
+	CUdevice device;
+	CUresult r;
+
+	if ((uintptr_t)stream <= 2 || !gp_real.cuStreamGetCtx)
+		return GP_UNPOOLED_CURRENT; /* one of the default streams */
+	if (gp_real.cuStreamGetCtx(stream, &ctx) || gp_real.cuCtxGetCurrent(&current) || ctx == current)
+		return GP_UNPOOLED_CURRENT;
+	if (gp_driver_enter(&scope, ctx))
+		return GP_UNPOOLED_CURRENT;
+	r = gp_real.cuCtxGetDevice(&device);
+	gp_driver_leave(&scope);
+	return r ? GP_UNPOOLED_CURRENT : device;
+}
+
+/* The arguments, kept since the retry rounds may make the driver's call several times. */
+struct async {
+	CUdeviceptr *ptr;
+	size_t bytes;
+	CUmemoryPool pool;
+	CUstream stream;
+	bool is_per_thread;
+	CUresult (*from_device)(CUdeviceptr *, size_t, CUstream);
+	CUresult (*from_pool)(CUdeviceptr *, size_t, CUmemoryPool, CUstream);
+};
+
+static CUresult call_async(void *arg)
+{
+	struct async *a = arg;
+
+	if (a->from_pool)
+		return a->from_pool(a->ptr, a->bytes, a->pool, a->stream);
+	return a->from_device(a->ptr, a->bytes, a->stream);
+}
+
+static CUresult alloc_counted(struct async *a)
+{
+	struct gp_unpooled allocation = {
+		.kind = GP_UNPOOLED_POINTER,
+		.bytes = a->ptr ? a->bytes : 0,
+		.end = GP_UNPOOLED_ENDS_WITH_PRIMARY,
+		.call = call_async,
+		.arg = a,
+		.id = a->ptr,
+	};
+
+	/* During a capture this becomes a graph node, which allocates when it runs, so nothing is counted. */
+	if (gp_capture_is_on(a->stream, a->is_per_thread))
+		return call_async(a);
+	allocation.device = a->from_pool ? device_of_pool(a->pool) : device_of_stream(a->stream);
+	return gp_unpooled_clear_if_oom(gp_unpooled_alloc(&allocation), a->ptr);
+}
+
+/* The context and the pool of an allocation. */
+struct place {
+	CUcontext current;
+	const struct gp_context *context;
+	struct gp_pool *pool;
+	struct gp_context *used; /* to be put; or NULL */
+};
+
+/* Finds the pool for the calling thread. Returns false if gpupool cannot serve the current context. */
+static bool find_place(struct place *place)
+{
+	CUcontext handle = gp_thread_ask_current();
+	struct gp_tcache *tcache = handle ? gp_thread_cache(handle) : NULL;
+
+	*place = (struct place){.current = handle};
+	if (gp_likely(tcache)) {
+		place->context = gp_thread_self->caches[0].context;
+		place->pool = gp_tcache_pool(tcache);
+		return true;
+	}
+	place->used = gp_context_current();
+	if (!place->used)
+		return false;
+	gp_process_start();
+	place->context = place->used;
+	place->pool = gp_region_pool(place->used);
+	return true;
+}
+
+/*
+ * True if gpupool may serve the allocation in this context. Every context of the device may use memory of the driver's
+ * pools, but not that of cuMemAlloc in another context.
+ */
+static bool serves(const struct gp_context *context, const struct async *a)
+{
+	return !gp_context_is(context, GP_CONTEXT_DEAD | GP_CONTEXT_ENDING | GP_CONTEXT_BROKEN) &&
+	       context->is_primary && !atomic_load_explicit(&gp_contexts_are_created, memory_order_relaxed) &&
+	       gp_context_backend_is(context, GP_CONFIG_BACKEND_DEVICE) &&
+	       gp_default_pool_is_served(context->device, a->pool, !a->from_pool);
+}
+
+/* True if gpupool may serve the allocation at this place. The stream then belongs to the context. */
+static bool is_served(const struct async *a, const struct place *place, struct gp_stream *ret_stream)
+{
+	return serves(place->context, a) && place->current == place->context->handle &&
+	       gp_stream_identify(a->stream, a->is_per_thread, place->current, ret_stream) &&
+	       ret_stream->ctx == place->context->handle;
+}
+
+/* Returns the event that is recorded in place of the driver's operation, or NULL. */
+static CUevent event_of(struct gp_context *context)
+{
+	CUevent event = atomic_load_explicit(&context->stream_event, memory_order_acquire), own = NULL, none = NULL;
+
+	if (gp_likely(event != NULL))
+		return event;
+	if (gp_backend_event(context, &own))
+		return NULL;
+	if (atomic_compare_exchange_strong(&context->stream_event, &none, own))
+		return own;
+	(void)gp_real.cuEventDestroy_v2(own);
+	return none;
+}
+
+/* Puts an operation into the stream, since the driver's own allocation would have been one. */
+static CUresult enter_stream(struct gp_pool *pool, const struct async *a)
+{
+	struct gp_context *context = gp_pool_owner(pool);
+	CUresult r = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	CUstream stream = !a->stream && a->is_per_thread ? CU_STREAM_PER_THREAD : a->stream;
+	CUevent event;
+
+	if (!gp_context_enter(context))
+		return r;
+	event = event_of(context);
+	r = event ? gp_real.cuEventRecord(event, stream) : CUDA_ERROR_OUT_OF_MEMORY;
+	gp_context_leave(context);
+	return r;
+}
+
+/* Allocates at the place. Returns false if the driver must be called. */
+static bool alloc_at(struct async *a, const struct place *place, CUresult *ret_r)
+{
+	struct gp_failure failure = {0};
+	struct gp_alloc_options options = {.module = gp_module_now(), .ret_failure = &failure};
+	struct gp_stream stream;
+	uint64_t addr = 0;
+	int r;
+
+	if (!is_served(a, place, &stream))
+		return false;
+	options.stream = stream.number;
+	r = gp_memory_alloc(place->pool, place->context->device->index, a->bytes, &options, &addr);
+	if (!gp_memory_is_answered(r, ret_r))
+		return false;
+	if (*ret_r == CUDA_ERROR_OUT_OF_MEMORY) {
+		gp_oom_of_device(a->bytes, &failure);
+		*a->ptr = 0;
+	}
+	if (*ret_r)
+		return true;
+	gp_alloc_info_note_alloc(addr, a->bytes);
+	if (stream.is_blocking && gp_unlikely(enter_stream(place->pool, a))) {
+		(void)gp_memory_free_on(addr, 0);
+		return false;
+	}
+	*a->ptr = addr;
+	return true;
+}
+
+/* Returns false if the driver must be called. */
+static bool alloc_pooled(struct async *a, CUresult *ret_r)
+{
+	struct place place;
+	bool is_answered;
+
+	if (!a->ptr || !a->bytes || !gp_memory_is_async_served() || gp_scope_no_caches)
+		return false;
+	gp_libraries_see();
+	gp_foreign_poll();
+	is_answered = find_place(&place) && alloc_at(a, &place, ret_r);
+	gp_context_put(place.used);
+	return is_answered;
+}
+
+/*
+ * Allocates from what was freed on the same stream, which serves nearly every allocation of a loop. The stream does not
+ * order itself with the legacy stream, so no operation is needed.
+ */
+static bool alloc_at_once(const struct async *a)
+{
+	const struct gp_thread_cache *slot = gp_memory_current_cache(GP_SLOW_PATH_TO_ALLOC);
+	struct gp_stream stream;
+	uint64_t addr;
+
+	if (gp_unlikely(!slot || !gp_state.config.is_async_pooled || !gp_capture_is_none() || !a->ptr || !a->bytes ||
+			(uintptr_t)a->stream <= (uintptr_t)CU_STREAM_PER_THREAD))
+		return false;
+	if (gp_unlikely(!serves(slot->context, a) || !gp_stream_identify(a->stream, false, NULL, &stream) ||
+			stream.is_blocking || stream.ctx != slot->context->handle))
+		return false;
+	addr = gp_pool_take_on(gp_tcache_pool(slot->tcache), a->bytes, stream.number, gp_module_now());
+	if (addr)
+		*a->ptr = addr;
+	return addr != 0;
+}
+
+static CUresult alloc_async(struct async *a)
+{
+	CUresult r = CUDA_SUCCESS;
+
+	if (alloc_at_once(a))
+		return CUDA_SUCCESS;
+	return alloc_pooled(a, &r) ? r : alloc_counted(a);
+}
+
+CUresult hook_cuMemAllocAsync(CUdeviceptr *ptr, size_t bytes, CUstream stream)
+{
+	return alloc_async(&(struct async){ptr, bytes, NULL, stream, false, gp_real.cuMemAllocAsync, NULL});
+}
+
+CUresult hook_cuMemAllocAsync_ptsz(CUdeviceptr *ptr, size_t bytes, CUstream stream)
+{
+	return alloc_async(&(struct async){ptr, bytes, NULL, stream, true, gp_real.cuMemAllocAsync_ptsz, NULL});
+}
+
+CUresult hook_cuMemAllocFromPoolAsync(CUdeviceptr *ptr, size_t bytes, CUmemoryPool pool, CUstream stream)
+{
+	return alloc_async(&(struct async){ptr, bytes, pool, stream, false, NULL, gp_real.cuMemAllocFromPoolAsync});
+}
+
+CUresult hook_cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *ptr, size_t bytes, CUmemoryPool pool, CUstream stream)
+{
+	return alloc_async(&(struct async){ptr, bytes, pool, stream, true, NULL, gp_real.cuMemAllocFromPoolAsync_ptsz});
+}
+
+CUresult hook_cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool)
+{
+	CUresult r = gp_real.cuDeviceSetMemPool(device, pool);
+
+	if (!r && gp_state.config.is_async_pooled)
+		gp_default_pool_note_current(device, pool);
+	return r;
+}
+
+CUresult hook_cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *access, size_t n)
+{
+	CUresult r = gp_real.cuMemPoolSetAccess(pool, access, n);
+
+	if (!r && gp_state.config.is_async_pooled)
+		gp_default_pool_note_access(pool, access, n);
+	return r;
+}
+
+/* Returns the device if gpupool serves allocations in place of this pool, or NULL. */
+static struct gp_device *served_device(CUmemoryPool pool)
+{
+	return gp_state.config.is_async_pooled ? gp_default_pool_device(pool) : NULL;
+}
+
+/* A default pool has what the driver holds for it and what gpupool holds. */
+CUresult hook_cuMemPoolGetAttribute(CUmemoryPool pool, int attribute, void *value)
+{
+	CUresult r = gp_real.cuMemPoolGetAttribute(pool, attribute, value);
+	struct gp_default_pool_usage usage;
+	struct gp_device *device;
+
+	if (r || attribute < CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT || attribute > CU_MEMPOOL_ATTR_USED_MEM_HIGH)
+		return r;
+	device = served_device(pool);
+	if (!device)
+		return r;
+	usage = gp_default_pool_usage(device);
+	switch (attribute) {
+	case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+		*(uint64_t *)value += usage.reserved_bytes;
+		break;
+	case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+		*(uint64_t *)value += usage.reserved_high_bytes;
+		break;
+	case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
+		*(uint64_t *)value += usage.used_bytes;
+		break;
+	default:
+		*(uint64_t *)value += usage.used_high_bytes;
+		break;
+	}
+	return r;
+}
+
+CUresult hook_cuMemPoolSetAttribute(CUmemoryPool pool, int attribute, void *value)
+{
+	CUresult r = gp_real.cuMemPoolSetAttribute(pool, attribute, value);
+	bool is_used = attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH;
+	bool is_reserved = attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH;
+	struct gp_device *device = !r && (is_used || is_reserved) ? served_device(pool) : NULL;
+
+	if (device)
+		gp_default_pool_restart_highs(device, is_used, is_reserved);
+	return r;
+}
+
+CUresult hook_cuMemPoolTrimTo(CUmemoryPool pool, size_t keep_bytes)
+{
+	CUresult r = gp_real.cuMemPoolTrimTo(pool, keep_bytes);
+	struct gp_device *device = r ? NULL : served_device(pool);
+	uint64_t reserved = 0;
+
+	if (!device || gp_real.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved))
+		return r;
+	reserved += gp_default_pool_usage(device).reserved_bytes;
+	if (reserved > keep_bytes)
+		gp_default_pool_trim(device, reserved - keep_bytes);
+	return r;
+}

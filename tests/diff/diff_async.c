@@ -1,0 +1,577 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * Allocations and frees in stream order: answers, attributes of memory and of the default pool, and the data that each
+ * owner of memory reads back, in every order that the API promises.
+ */
+
+#include "tests/preload/app_driver.h"
+#include "tests/sim/abi.h"
+
+#include <pthread.h>
+
+enum { ROUNDS = 24, LONG_MS = 300 };
+
+#define TOUCHED (64 * KIB) /* at most this much of a block is written */
+
+static CUdeviceptr address(const void *ptr)
+{
+	return (CUdeviceptr)(uintptr_t)ptr;
+}
+
+static CUdeviceptr take(size_t bytes, CUstream stream)
+{
+	CUdeviceptr ptr = 0;
+
+	APP_MUST(cuMemAllocAsync(&ptr, bytes, stream));
+	return ptr;
+}
+
+static CUstream blocking_stream(void)
+{
+	CUstream stream;
+
+	APP_MUST(cuStreamCreate(&stream, 0));
+	return stream;
+}
+
+static CUmemoryPool default_pool(void)
+{
+	CUmemoryPool pool = NULL;
+
+	APP_MUST(cuDeviceGetDefaultMemPool(&pool, 0));
+	return pool;
+}
+
+static uint64_t pool_attribute(int attribute)
+{
+	uint64_t value = 0;
+
+	APP_MUST(cuMemPoolGetAttribute(default_pool(), attribute, &value));
+	return value;
+}
+
+static void bad_input(void)
+{
+	CUdeviceptr ptr = 1;
+	CUstream stream;
+
+	app_start();
+	stream = app_stream();
+	app_result("no pointer", cuMemAllocAsync(NULL, MIB, stream));
+	app_result("no bytes", cuMemAllocAsync(&ptr, 0, stream));
+	app_result("pointer of no bytes", (int)ptr);
+	ptr = 1;
+	app_result("too many bytes", cuMemAllocAsync(&ptr, SIZE_MAX / 2, stream));
+	app_result("pointer of too many bytes", (int)ptr);
+	app_result("no pool", cuMemAllocFromPoolAsync(&ptr, MIB, NULL, stream));
+	app_result("from the default pool", cuMemAllocFromPoolAsync(&ptr, MIB, default_pool(), stream));
+	app_result("free inside", cuMemFreeAsync(ptr + 512, stream));
+	app_result("free", cuMemFreeAsync(ptr, stream));
+	APP_MUST(cuStreamSynchronize(stream));
+	app_result("free again", cuMemFreeAsync(ptr, stream));
+	app_result("free of 0", cuMemFreeAsync(0, stream));
+	app_result("free of the stack", cuMemFreeAsync(address(&ptr), stream));
+	APP_MUST(cuCtxSynchronize());
+}
+
+static void describe(const char *name, CUdeviceptr ptr, size_t bytes)
+{
+	CUmemoryPool pool = NULL;
+	CUipcMemHandle handle;
+	unsigned is_capable = 7;
+	CUdeviceptr base = 0;
+	size_t size = 0;
+	int type = 0, ordinal = -1;
+
+	printf("%s:\n", name);
+	app_result("range", cuMemGetAddressRange_v2(&base, &size, ptr + bytes / 2));
+	printf("its base %d, its size %d\n", base == ptr, size == bytes);
+	app_result("pool", cuPointerGetAttribute(&pool, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, ptr));
+	printf("none %d, default %d\n", pool == NULL, pool == default_pool());
+	app_result("type", cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, ptr));
+	app_result("ordinal", cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, ptr));
+	printf("type %d, ordinal %d\n", type, ordinal);
+	app_result("capable", cuPointerGetAttribute(&is_capable, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, ptr));
+	printf("capable of legacy IPC: %u\n", is_capable);
+	app_result("legacy IPC handle", cuIpcGetMemHandle(&handle, ptr));
+}
+
+/* The same memory is allocated in stream order first, and by cuMemAlloc then, or the reverse. */
+static void attributes(void)
+{
+	CUdeviceptr ptr;
+	CUstream stream;
+
+	app_start();
+	stream = app_stream();
+	for (int i = 0; i < 2; i++) {
+		ptr = take(MIB, stream);
+		APP_MUST(cuStreamSynchronize(stream));
+		describe("in stream order", ptr, MIB);
+		app_result("free", i ? cuMemFreeAsync(ptr, stream) : cuMemFree_v2(ptr));
+		APP_MUST(cuCtxSynchronize());
+	}
+	APP_MUST(cuMemAllocFromPoolAsync(&ptr, MIB, default_pool(), stream));
+	describe("from the default pool", ptr, MIB);
+	APP_MUST(cuMemFreeAsync(ptr, stream));
+	APP_MUST(cuCtxSynchronize());
+}
+
+/* The numbers depend on how each side rounds, so only what the manual promises is printed. */
+static void pool_books(void)
+{
+	uint64_t before, threshold = UINT64_MAX, none = 0, wrong = 5;
+	CUmemoryPool pool;
+	CUdeviceptr ptr;
+	CUstream stream;
+
+	app_start();
+	stream = app_stream();
+	pool = default_pool();
+	app_say("threshold", "%d", (int)pool_attribute(CU_MEMPOOL_ATTR_RELEASE_THRESHOLD));
+	app_result("set", cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold));
+	app_say("threshold is set", "%d", pool_attribute(CU_MEMPOOL_ATTR_RELEASE_THRESHOLD) == threshold);
+	before = pool_attribute(CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
+	app_say("used before", "%d", (int)before);
+	ptr = take(8 * MIB, stream);
+	app_say("used", "%d", pool_attribute(CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == 8 * MIB);
+	app_say("reserved", "%d", pool_attribute(CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) >= 8 * MIB);
+	APP_MUST(cuMemFreeAsync(ptr, stream));
+	APP_MUST(cuStreamSynchronize(stream));
+	app_say("used after the free", "%d", (int)pool_attribute(CU_MEMPOOL_ATTR_USED_MEM_CURRENT));
+	app_say("used high", "%d", pool_attribute(CU_MEMPOOL_ATTR_USED_MEM_HIGH) == 8 * MIB);
+	app_say("reserved high", "%d", pool_attribute(CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH) >= 8 * MIB);
+	ptr = take(MIB, stream);
+	app_result("restart", cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &none));
+	app_say("used high after it", "%d", pool_attribute(CU_MEMPOOL_ATTR_USED_MEM_HIGH) == MIB);
+	app_result("free", cuMemFree_v2(ptr));
+	app_say("used after cuMemFree", "%d", (int)pool_attribute(CU_MEMPOOL_ATTR_USED_MEM_CURRENT));
+	APP_MUST(cuCtxSynchronize());
+	app_result("trim", cuMemPoolTrimTo(pool, 0));
+	app_say("reserved after the trim", "%d", (int)pool_attribute(CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT));
+	app_result("restart", cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, &none));
+	app_say("reserved high after it", "%d", (int)pool_attribute(CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH));
+	app_result("no pool", cuMemPoolTrimTo(NULL, 0));
+	app_result("no value", cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, NULL));
+	app_result("no attribute", cuMemPoolGetAttribute(pool, 99, &wrong));
+}
+
+/* Work, a free and an allocation follow each other in one stream. */
+static size_t reuse_once(CUstream stream, size_t bytes, unsigned value)
+{
+	size_t touched = bytes < TOUCHED ? bytes : TOUCHED, wrong;
+	CUdeviceptr a = take(bytes, stream), b;
+
+	app_spin_fill(stream, a, touched, value, value % 4 * MS / 4);
+	APP_MUST(cuMemFreeAsync(a, stream));
+	b = take(bytes, stream);
+	app_fill(stream, b, touched, value + 1);
+	wrong = app_count_wrong(stream, b, touched, value + 1);
+	APP_MUST(cuMemFreeAsync(b, stream));
+	return wrong;
+}
+
+static void same_stream(void)
+{
+	static const size_t sizes[] = {4 * KIB, MIB, 9 * MIB};
+	CUstream streams[4];
+	size_t wrong = 0;
+
+	app_start();
+	streams[0] = NULL;
+	streams[1] = CU_STREAM_PER_THREAD;
+	streams[2] = app_stream();
+	streams[3] = blocking_stream();
+	for (unsigned i = 0; i < LENGTH(streams) * LENGTH(sizes) * ROUNDS; i++)
+		wrong += reuse_once(streams[i % LENGTH(streams)], sizes[i / LENGTH(streams) % LENGTH(sizes)], i);
+	APP_MUST(cuCtxSynchronize());
+	app_say("wrong words", "%zu", wrong);
+}
+
+/* A stream allocates what another one has freed while it works. */
+static void other_stream(void)
+{
+	CUstream streams[4];
+	size_t wrong = 0;
+
+	app_start();
+	streams[0] = NULL;
+	streams[1] = CU_STREAM_PER_THREAD;
+	streams[2] = app_stream();
+	streams[3] = blocking_stream();
+	for (unsigned i = 0; i < 16 * 8; i++) {
+		CUstream first = streams[i % 4], second = streams[i / 4 % 4];
+		CUdeviceptr a = take(MIB, first), b;
+
+		app_spin_fill(first, a, TOUCHED, 1, i % 5 * MS / 4);
+		APP_MUST(cuMemFreeAsync(a, first));
+		b = take(MIB, second);
+		app_fill(second, b, TOUCHED, i + 2);
+		APP_MUST(cuCtxSynchronize());
+		wrong += app_count_wrong(second, b, TOUCHED, i + 2);
+		APP_MUST(cuMemFreeAsync(b, second));
+	}
+	app_say("wrong words", "%zu", wrong);
+}
+
+/*
+ * The legacy stream and blocking streams order themselves. An allocation or a free on one of them takes part in that,
+ * though no other work is submitted there.
+ */
+static void implicit(void)
+{
+	CUstream blocking[2], apart;
+	size_t wrong = 0;
+	CUdeviceptr a, b;
+
+	app_start();
+	blocking[0] = blocking_stream();
+	blocking[1] = blocking_stream();
+	apart = app_stream();
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		/* Work of one blocking stream; free and allocation on the legacy stream; work of another one. */
+		a = take(MIB, NULL);
+		app_spin_fill(blocking[0], a, TOUCHED, 1, MS);
+		APP_MUST(cuMemFreeAsync(a, NULL));
+		b = take(MIB, NULL);
+		app_fill(blocking[1], b, TOUCHED, i + 2);
+		wrong += app_count_wrong(blocking[1], b, TOUCHED, i + 2);
+		APP_MUST(cuStreamSynchronize(blocking[0]));
+		wrong += app_count_wrong(blocking[1], b, TOUCHED, i + 2);
+		APP_MUST(cuMemFreeAsync(b, NULL));
+		APP_MUST(cuCtxSynchronize());
+
+		/* Work of the legacy stream; free and allocation on a blocking stream; then a wait for that. */
+		a = take(MIB, blocking[0]);
+		app_spin_fill(NULL, a, TOUCHED, 1, MS);
+		APP_MUST(cuMemFreeAsync(a, blocking[0]));
+		b = take(MIB, blocking[0]);
+		APP_MUST(cuStreamSynchronize(blocking[0]));
+		app_fill(apart, b, TOUCHED, i + 3);
+		APP_MUST(cuCtxSynchronize());
+		wrong += app_count_wrong(apart, b, TOUCHED, i + 3);
+		APP_MUST(cuMemFreeAsync(b, apart));
+		APP_MUST(cuCtxSynchronize());
+	}
+	app_say("wrong words", "%zu", wrong);
+}
+
+/* Memory goes to another stream behind an event, and back behind another one. */
+static void handed_on(void)
+{
+	CUstream first, second;
+	CUevent there, back;
+	size_t wrong = 0;
+
+	app_start();
+	first = app_stream();
+	second = app_stream();
+	APP_MUST(cuEventCreate(&there, CU_EVENT_DISABLE_TIMING));
+	APP_MUST(cuEventCreate(&back, CU_EVENT_DISABLE_TIMING));
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		CUdeviceptr a = take(MIB, first), b;
+
+		APP_MUST(cuEventRecord(there, first));
+		APP_MUST(cuStreamWaitEvent(second, there, 0));
+		app_spin_fill(second, a, TOUCHED, i, i % 3 * MS / 2);
+		APP_MUST(cuEventRecord(back, second));
+		APP_MUST(cuStreamWaitEvent(first, back, 0));
+		APP_MUST(cuMemFreeAsync(a, first));
+		b = take(MIB, first);
+		app_fill(first, b, TOUCHED, i + 1);
+		APP_MUST(cuCtxSynchronize());
+		wrong += app_count_wrong(first, b, TOUCHED, i + 1);
+		APP_MUST(cuMemFreeAsync(b, first));
+	}
+	app_say("wrong words", "%zu", wrong);
+}
+
+/* A stream is destroyed after a free on it, and the next stream often has its handle. */
+static void destroyed(void)
+{
+	size_t wrong = 0;
+
+	app_start();
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		CUstream first = app_stream(), second;
+		CUdeviceptr a = take(MIB, first), b;
+
+		app_spin_fill(first, a, TOUCHED, 1, i % 3 * MS);
+		APP_MUST(cuMemFreeAsync(a, first));
+		APP_MUST(cuStreamDestroy_v2(first));
+		second = app_stream();
+		b = take(MIB, second);
+		app_fill(second, b, TOUCHED, i + 2);
+		APP_MUST(cuCtxSynchronize());
+		wrong += app_count_wrong(second, b, TOUCHED, i + 2);
+		APP_MUST(cuMemFreeAsync(b, second));
+		APP_MUST(cuStreamDestroy_v2(second));
+	}
+	app_say("wrong words", "%zu", wrong);
+}
+
+/* A kernel that may begin before the one before it in the stream has ended touches other memory. */
+static void early(void)
+{
+	size_t wrong = 0;
+	CUdeviceptr kept;
+	CUstream stream;
+
+	app_start();
+	stream = app_stream();
+	kept = app_alloc(TOUCHED);
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		CUdeviceptr a = take(MIB, stream), b;
+
+		app_spin_fill(stream, a, TOUCHED, 1, MS);
+		app_fill_early(stream, kept, TOUCHED, i);
+		APP_MUST(cuMemFreeAsync(a, stream));
+		b = take(MIB, stream);
+		app_fill(stream, b, TOUCHED, i + 2);
+		APP_MUST(cuStreamSynchronize(stream));
+		wrong += app_count_wrong(stream, b, TOUCHED, i + 2);
+		APP_MUST(cuMemFreeAsync(b, stream));
+	}
+	app_say("wrong words", "%zu", wrong);
+}
+
+/* Either way to free takes memory of either way to allocate. */
+static void mixed_frees(void)
+{
+	CUdeviceptr ptr;
+	CUstream stream;
+
+	app_start();
+	stream = app_stream();
+	for (unsigned i = 0; i < 4; i++) {
+		ptr = i & 1 ? app_alloc(MIB) : take(MIB, stream);
+		app_spin_fill(stream, ptr, TOUCHED, i, MS);
+		/* cuMemFree does not wait for work that uses memory of a pool. */
+		if (i == 2)
+			APP_MUST(cuStreamSynchronize(stream));
+		app_result("free", i & 2 ? cuMemFree_v2(ptr) : cuMemFreeAsync(ptr, stream));
+		ptr = i & 1 ? take(MIB, stream) : app_alloc(MIB);
+		app_fill(stream, ptr, TOUCHED, i + 8);
+		app_say("wrong words", "%zu", app_count_wrong(stream, ptr, TOUCHED, i + 8));
+		app_result("free", i & 2 ? cuMemFreeAsync(ptr, stream) : cuMemFree_v2(ptr));
+	}
+	APP_MUST(cuCtxSynchronize());
+}
+
+/* None of these calls waits for work, neither of its stream nor of another one. */
+static void no_wait(void)
+{
+	CUstream busy, idle;
+	CUdeviceptr a, b;
+
+	app_start();
+	busy = app_stream();
+	idle = app_stream();
+	a = take(8 * MIB, busy);
+	APP_MUST(cuStreamSynchronize(busy));
+	app_spin_fill(busy, a, TOUCHED, 1, LONG_MS * MS);
+	APP_MUST(cuMemFreeAsync(a, busy));
+	app_result("after a free", cuStreamQuery(busy));
+	a = take(8 * MIB, busy);
+	app_result("after an allocation on the stream", cuStreamQuery(busy));
+	b = take(8 * MIB, idle);
+	app_result("after an allocation on another stream", cuStreamQuery(busy));
+	APP_MUST(cuMemFreeAsync(b, idle));
+	for (unsigned i = 0; i < 64; i++) {
+		b = take((size_t)(i + 1) * 64 * KIB, i % 2 ? idle : busy);
+		APP_MUST(cuMemFreeAsync(b, i % 2 ? idle : busy));
+	}
+	app_result("after many", cuStreamQuery(busy));
+	APP_MUST(cuMemFreeAsync(a, busy));
+	APP_MUST(cuCtxSynchronize());
+}
+
+/* Pools of the program, and what it does with the default pool. */
+static void other_pools(void)
+{
+	const CUmemPoolProps properties = {
+		.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0},
+	};
+	CUmemoryPool own, found = NULL;
+	CUdeviceptr ptr;
+	CUstream stream;
+
+	app_start();
+	stream = app_stream();
+	APP_MUST(cuMemPoolCreate(&own, &properties));
+	app_result("from a pool", cuMemAllocFromPoolAsync(&ptr, MIB, own, stream));
+	APP_MUST(cuPointerGetAttribute(&found, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, ptr));
+	app_say("its pool", "%d", found == own);
+	app_result("free", cuMemFreeAsync(ptr, stream));
+	app_result("choose the pool", cuDeviceSetMemPool(0, own));
+	ptr = take(MIB, stream);
+	APP_MUST(cuPointerGetAttribute(&found, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, ptr));
+	app_say("pool of the chosen one", "%d", found == own);
+	APP_MUST(cuMemFreeAsync(ptr, stream));
+	app_result("choose the default pool", cuDeviceSetMemPool(0, default_pool()));
+	ptr = take(MIB, stream);
+	APP_MUST(cuPointerGetAttribute(&found, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, ptr));
+	app_say("pool of the default one", "%d", found == default_pool());
+	APP_MUST(cuMemFreeAsync(ptr, stream));
+	APP_MUST(cuCtxSynchronize());
+	app_result("destroy", cuMemPoolDestroy(own));
+}
+
+static void *work_in_thread(void *arg)
+{
+	enum { HELD = 6 };
+	size_t *ret_wrong = arg;
+	struct {
+		CUdeviceptr ptr;
+		CUstream stream;
+		size_t bytes;
+		unsigned value;
+	} held[HELD] = {{0}};
+	unsigned random = (unsigned)*ret_wrong + 1;
+	CUstream streams[3];
+
+	*ret_wrong = 0;
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	streams[0] = app_stream();
+	streams[1] = app_stream();
+	streams[2] = CU_STREAM_PER_THREAD;
+	for (unsigned i = 0; i < 150; i++) {
+		unsigned k = app_random(&random) % HELD;
+		CUstream stream = streams[app_random(&random) % LENGTH(streams)];
+
+		if (held[k].ptr) {
+			*ret_wrong += app_count_wrong(held[k].stream, held[k].ptr, 4 * KIB, held[k].value);
+			app_spin_fill(held[k].stream, held[k].ptr, 4 * KIB, 1, i % 4 * MS / 20);
+			APP_MUST(cuMemFreeAsync(held[k].ptr, held[k].stream));
+		}
+		held[k].bytes = 4 * KIB << app_random(&random) % 8;
+		held[k].value = i + 100;
+		held[k].stream = stream;
+		held[k].ptr = take(held[k].bytes, stream);
+		app_fill(stream, held[k].ptr, 4 * KIB, held[k].value);
+	}
+	for (unsigned k = 0; k < HELD; k++)
+		if (held[k].ptr)
+			APP_MUST(cuMemFreeAsync(held[k].ptr, held[k].stream));
+	return NULL;
+}
+
+/*
+ * Blocks go from thread to thread and from stream to stream, each behind an event. A thread takes a block, makes one of
+ * its streams wait for the event, and frees it there.
+ */
+static struct slot {
+	CUdeviceptr ptr;
+	CUevent event;
+	unsigned value;
+} slots[12];
+static pthread_mutex_t slots_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static struct slot swap(unsigned i, struct slot slot)
+{
+	struct slot old;
+
+	pthread_mutex_lock(&slots_lock);
+	old = slots[i];
+	slots[i] = slot;
+	pthread_mutex_unlock(&slots_lock);
+	return old;
+}
+
+static size_t finish(struct slot slot, CUstream stream, bool looks)
+{
+	size_t wrong = 0;
+
+	if (!slot.ptr)
+		return 0;
+	APP_MUST(cuStreamWaitEvent(stream, slot.event, 0));
+	if (looks)
+		wrong = app_count_wrong(stream, slot.ptr, 4 * KIB, slot.value);
+	app_spin_fill(stream, slot.ptr, 4 * KIB, 1, MS / 20);
+	APP_MUST(cuMemFreeAsync(slot.ptr, stream));
+	APP_MUST(cuEventDestroy_v2(slot.event));
+	return wrong;
+}
+
+static void *exchange_in_thread(void *arg)
+{
+	size_t *ret_wrong = arg;
+	unsigned random = (unsigned)*ret_wrong + 1;
+	CUstream streams[4];
+
+	*ret_wrong = 0;
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	streams[0] = app_stream();
+	streams[1] = blocking_stream();
+	streams[2] = CU_STREAM_PER_THREAD;
+	streams[3] = NULL;
+	for (unsigned i = 0; i < 120; i++) {
+		CUstream stream = streams[app_random(&random) % LENGTH(streams)];
+		struct slot slot = {.value = app_random(&random)};
+
+		slot.ptr = take((size_t)4 * KIB << app_random(&random) % 9, stream);
+		app_fill(stream, slot.ptr, 4 * KIB, slot.value);
+		APP_MUST(cuEventCreate(&slot.event, CU_EVENT_DISABLE_TIMING));
+		APP_MUST(cuEventRecord(slot.event, stream));
+		slot = swap(app_random(&random) % LENGTH(slots), slot);
+		*ret_wrong += finish(slot, streams[app_random(&random) % LENGTH(streams)], i % 2);
+		if (i % 16 == 15) {
+			APP_MUST(cuStreamDestroy_v2(streams[0]));
+			streams[0] = app_stream();
+		}
+	}
+	return NULL;
+}
+
+static void in_threads(void *(*work)(void *wrong))
+{
+	enum { THREADS = 4 };
+	pthread_t all[THREADS];
+	size_t wrong[THREADS], sum = 0;
+
+	app_start();
+	for (unsigned i = 0; i < THREADS; i++) {
+		wrong[i] = i;
+		if (pthread_create(&all[i], NULL, work, &wrong[i]))
+			exit(71);
+	}
+	for (unsigned i = 0; i < THREADS; i++) {
+		pthread_join(all[i], NULL);
+		sum += wrong[i];
+	}
+	for (unsigned i = 0; i < LENGTH(slots); i++)
+		sum += finish(swap(i, (struct slot){0}), NULL, true);
+	APP_MUST(cuCtxSynchronize());
+	app_say("wrong words", "%zu", sum);
+}
+
+static void threads(void)
+{
+	in_threads(work_in_thread);
+}
+
+static void exchange(void)
+{
+	in_threads(exchange_in_thread);
+}
+
+const struct app_scenario app_scenarios[] = {
+	{"bad-input", bad_input},
+	{"attributes", attributes},
+	{"pool-books", pool_books},
+	{"same-stream", same_stream},
+	{"other-stream", other_stream},
+	{"implicit", implicit},
+	{"handed-on", handed_on},
+	{"destroyed", destroyed},
+	{"early", early},
+	{"mixed-frees", mixed_frees},
+	{"no-wait", no_wait},
+	{"other-pools", other_pools},
+	{"threads", threads},
+	{"exchange", exchange},
+	{0},
+};

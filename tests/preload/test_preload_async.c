@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* GPUPOOL_ASYNC: allocations in stream order from the pool, and the cases that stay with the driver. */
+
+#include <string.h>
+
+#include "play.h"
+
+#define ON "GPUPOOL_ASYNC=on"
+
+static const char *const pools[] = {
+	"GPUPOOL_POOL=simple", "GPUPOOL_POOL=binned", "GPUPOOL_POOL=split", "GPUPOOL_POOL=vmm"};
+static const char *const loops[] = {"created", "blocking", "legacy", "per-thread"};
+
+static void run(const char *scenario, const char *const *env)
+{
+	play_run(&(struct play){.program = "app_async", .words = {scenario}, .env = env, .preload = play_library});
+	ck_assert_int_eq(play_status, 0);
+}
+
+START_TEST(a_stream_reuses_at_once_the_blocks_that_were_freed_on_it)
+{
+	const char *env[] = {ON, pools[_i % LENGTH(pools)], NULL};
+	const char *scenario = loops[_i / LENGTH(pools)];
+
+	run(scenario, env);
+	ck_assert_uint_eq(play_fact("other addresses"), 0);
+	ck_assert_uint_eq(play_fact("by the driver"), 0);
+	ck_assert_uint_eq(play_fact("cuCtxRecordEvent"), 0);
+	ck_assert_uint_eq(play_fact("cuCtxWaitEvent"), 0);
+	ck_assert_uint_eq(play_fact("races"), 0);
+	/* Only a stream that orders itself with the legacy stream needs an operation. */
+	ck_assert_int_eq(play_fact("cuEventRecord") == 0, !strcmp(scenario, "created"));
+}
+END_TEST
+
+START_TEST(a_loop_whose_work_ends_each_time_reuses_one_block)
+{
+	const char *env[] = {ON, pools[_i], NULL};
+
+	run("created-idle", env);
+	ck_assert_uint_eq(play_fact("other addresses"), 0);
+	ck_assert_uint_eq(play_fact("by the driver"), 0);
+}
+END_TEST
+
+static uint64_t pending_bytes;
+
+static void read_pending(const char *name)
+{
+	pending_bytes = play_number(play_ask("status"), "pending_bytes");
+}
+
+START_TEST(another_stream_gets_a_freed_block_only_after_its_work)
+{
+	const char *env[] = {ON, pools[_i], NULL};
+
+	play_run(&(struct play){.program = "app_async",
+		.words = {"streams"},
+		.env = env,
+		.preload = play_library,
+		.at_pause = read_pending});
+	ck_assert_int_eq(play_status, 0);
+	/* Blocks that were freed on destroyed streams do not stay pending. */
+	ck_assert_uint_le(pending_bytes, 8 * MIB);
+	ck_assert_uint_eq(play_fact("same block while the stream works"), 0);
+	ck_assert_uint_eq(play_fact("by the driver"), 0);
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
+static const char *const early[] = {"early-first", "early-later"};
+
+START_TEST(a_kernel_that_may_begin_early_does_not_touch_memory_in_use)
+{
+	const char *env[] = {ON, pools[_i % LENGTH(pools)], NULL};
+
+	run(early[_i / LENGTH(pools)], env);
+	ck_assert_str_eq(play_out, "wrong words: 0\n");
+	ck_assert_uint_eq(play_fact("by the driver"), 0);
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
+START_TEST(a_new_stream_with_the_handle_of_a_destroyed_one_does_not_get_its_blocks)
+{
+	const char *env[] = {ON, pools[_i], NULL};
+
+	run("recycled", env);
+	ck_assert_str_eq(play_out, "wrong words: 0\n");
+	ck_assert_uint_eq(play_fact("same handle"), 1);
+	ck_assert_uint_eq(play_fact("same block"), 0);
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
+static const struct {
+	const char *scenario, *env[3];
+	unsigned by_driver;
+} rows[] = {
+	{"usual", {ON}, 0},
+	{"usual", {"GPUPOOL_ASYNC=off"}, 1},
+	{"usual", {NULL}, 1},
+	{"usual", {ON, "GPUPOOL_POOL=none"}, 1},
+	{"usual", {ON, "GPUPOOL_BACKEND=managed"}, 1},
+	{"usual", {ON, "GPUPOOL_DEBUG=guard"}, 1},
+	{"usual", {ON, "SIMGPU_HIDE=cuStreamGetId"}, 1},
+	{"usual", {ON, "SIMGPU_HIDE=cuDeviceGetMemPool"}, 1},
+	{"usual", {ON, "GPUPOOL_RECORD=/dev/null"}, 0},
+	{"usual-legacy", {ON}, 0},
+	{"usual-legacy", {ON, "SIMGPU_FAULT=cuEventRecord:1+=2"}, 1}, /* no operation can stand for the allocation */
+	{"other-context", {ON}, 1},
+	{"chosen-pool", {ON}, 1},
+	{"opened-pool", {ON, "SIMGPU_DEVICES=2"}, 1},
+};
+
+START_TEST(allocations_that_the_pool_cannot_serve_as_the_manual_says_stay_with_the_driver)
+{
+	run(rows[_i].scenario, rows[_i].env);
+	ck_assert_str_eq(play_out, "free: 0\n");
+	ck_assert_uint_eq(play_fact("by the driver"), rows[_i].by_driver);
+}
+END_TEST
+
+START_TEST(while_a_stream_captures_the_driver_serves_the_other_streams)
+{
+	static const char *const env[] = {ON, NULL};
+
+	run("capture", env);
+	ck_assert_str_eq(play_out, "free: 0\n");
+	ck_assert_uint_eq(play_fact("during the capture"), 1);
+	ck_assert_uint_eq(play_fact("by the driver"), 0);
+}
+END_TEST
+
+START_TEST(a_limit_holds_and_memory_of_one_stream_serves_another_before_a_failure)
+{
+	const char *env[] = {ON, pools[_i], "GPUPOOL_LIMIT=128MiB", "GPUPOOL_LOG=off", NULL};
+
+	run("until-full", env);
+	ck_assert_str_eq(play_out, "refused with: 2\npointer: 0\non the other stream: 0\nwrong words: 0\n");
+	ck_assert_uint_ge(play_fact("blocks"), 12);
+	ck_assert_uint_le(play_fact("blocks"), 16);
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
+static uint64_t stream_bytes, used_bytes;
+
+static void read_status(const char *name)
+{
+	const char *status = play_ask("status");
+
+	stream_bytes = play_number(status, "stream_bytes");
+	used_bytes = play_number(status, "used_bytes");
+}
+
+START_TEST(the_status_counts_memory_in_stream_order)
+{
+	static const char *const env[] = {ON, NULL};
+
+	play_run(&(struct play){.program = "app_async",
+		.words = {"held"},
+		.env = env,
+		.preload = play_library,
+		.at_pause = read_status});
+	ck_assert_int_eq(play_status, 0);
+	ck_assert_uint_eq(stream_bytes, 3 * MIB);
+	ck_assert_uint_eq(used_bytes, 3 * MIB);
+}
+END_TEST
+
+START_TEST(the_report_at_exit_has_memory_in_stream_order)
+{
+	static const char *const env[] = {ON, "GPUPOOL_REPORT=exit", NULL};
+
+	run("held", env);
+	ck_assert_ptr_nonnull(strstr(play_err, "3.00 MiB"));
+}
+END_TEST
+
+START_TEST(a_block_freed_on_a_stream_of_another_device_waits_for_that_stream)
+{
+	const char *env[] = {ON, pools[_i], "SIMGPU_DEVICES=2", "GPUPOOL_LOG=off", NULL};
+
+	run("elsewhere", env);
+	ck_assert_uint_eq(play_fact("by the driver"), 0);
+	ck_assert_uint_eq(play_fact("races"), 0);
+	/* The blocks come back, so the loop of 20 does not take new memory each time. */
+	ck_assert_uint_le(play_fact("memory from the driver"), 6);
+	ck_assert_ptr_nonnull(strstr(play_out, "free again: 1\nwrong words: 0\n"));
+}
+END_TEST
+
+START_TEST(a_context_may_end_while_a_block_waits_for_its_stream)
+{
+	static const char *const env[] = {ON, "SIMGPU_DEVICES=2", NULL};
+
+	run("elsewhere-ended", env);
+	ck_assert_str_eq(play_out, "free: 0\n");
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
+static void add(TCase *tc)
+{
+	tcase_add_loop_test(
+		tc, a_stream_reuses_at_once_the_blocks_that_were_freed_on_it, 0, (int)(LENGTH(pools) * LENGTH(loops)));
+	tcase_add_loop_test(tc, a_loop_whose_work_ends_each_time_reuses_one_block, 0, (int)LENGTH(pools));
+	tcase_add_loop_test(tc, another_stream_gets_a_freed_block_only_after_its_work, 0, (int)LENGTH(pools));
+	tcase_add_loop_test(tc, a_kernel_that_may_begin_early_does_not_touch_memory_in_use, 0,
+		(int)(LENGTH(pools) * LENGTH(early)));
+	tcase_add_loop_test(
+		tc, a_new_stream_with_the_handle_of_a_destroyed_one_does_not_get_its_blocks, 0, (int)LENGTH(pools));
+	tcase_add_loop_test(tc, allocations_that_the_pool_cannot_serve_as_the_manual_says_stay_with_the_driver, 0,
+		(int)LENGTH(rows));
+	tcase_add_test(tc, while_a_stream_captures_the_driver_serves_the_other_streams);
+	tcase_add_loop_test(
+		tc, a_limit_holds_and_memory_of_one_stream_serves_another_before_a_failure, 0, (int)LENGTH(pools));
+	tcase_add_test(tc, the_status_counts_memory_in_stream_order);
+	tcase_add_test(tc, the_report_at_exit_has_memory_in_stream_order);
+	tcase_add_loop_test(
+		tc, a_block_freed_on_a_stream_of_another_device_waits_for_that_stream, 0, (int)LENGTH(pools));
+	tcase_add_test(tc, a_context_may_end_while_a_block_waits_for_its_stream);
+}
+
+int main(int argc, char **argv)
+{
+	return play_main(argc, argv, &(struct play_tests){"async", add}, 1);
+}
