@@ -17,6 +17,7 @@
 struct gp_kind_ops;
 struct gp_pool;
 struct gp_arena;
+struct gp_retainer;
 
 enum gp_block_state {
 	GP_BLOCK_UNUSED,    /* a spare descriptor */
@@ -26,6 +27,7 @@ enum gp_block_state {
 	GP_BLOCK_CACHED,    /* free and ready to be handed out */
 	GP_BLOCK_RETURNING, /* on its way back to the driver */
 	GP_BLOCK_TCACHED,   /* in a thread cache; the pool counts it as USED */
+	GP_BLOCK_RETAINED,  /* freed, but a captured graph may use it: retain.h */
 	GP_BLOCK_UNMAPPED,  /* in an arena: addresses without memory */
 	GP_BLOCK_MOVING,    /* in an arena: owned by the thread that maps or unmaps memory there */
 };
@@ -38,6 +40,8 @@ enum {
 	GP_BLOCK_EMPTY = 16,   /* in an arena, MOVING: an unmapped gap that is being filled */
 	/* USED: allocated in stream order. PENDING: freed in stream order; then it is also unfenced. */
 	GP_BLOCK_STREAM = 32,
+	GP_BLOCK_CAPTURED = 64,  /* has a reference to a retainer: handed out or freed during a capture (retain.h) */
+	GP_BLOCK_REUSABLE = 128, /* RETAINED, and may be used again within its capture */
 };
 
 struct gp_block {
@@ -62,6 +66,11 @@ struct gp_block {
 	union {
 		struct gp_list link;         /* CACHED in a bin, PENDING, or spare */
 		struct gp_tree_node by_size; /* CACHED in a tree */
+		struct {
+			struct gp_list link; /* RETAINED: pool->retained */
+			struct gp_retainer *retainer;
+			uint32_t n_outside, n_inside; /* as of the hand-out: see struct gp_capture_alloc */
+		} captured;                           /* CAPTURED: USED, FREEING or RETAINED */
 	};
 };
 

@@ -11,8 +11,8 @@
 #include "pool/vmm/arena_check.h"
 
 struct totals {
-	uint64_t used, cached, pending, total, stream;
-	uint64_t n_used, n_cached, n_pending, n_indexed, n_undersized, n_unfenced, n_stream;
+	uint64_t used, cached, pending, retained, total, stream;
+	uint64_t n_used, n_cached, n_pending, n_retained, n_indexed, n_undersized, n_unfenced, n_stream;
 };
 
 #define EXPECT(cond, what)           \
@@ -54,6 +54,13 @@ static const char *check_block(const struct gp_segment *s, const struct gp_block
 		t->cached += b->size;
 		t->n_cached++;
 		t->n_indexed += !is_guard && !gp_block_is_retired(b) && s->pool->options.kind != GP_KIND_NONE;
+		return NULL;
+	case GP_BLOCK_RETAINED:
+		EXPECT(b->flags & GP_BLOCK_CAPTURED && b->captured.retainer, "a retained block has no retainer");
+		t->retained += b->size;
+		t->n_retained++;
+		t->pending += b->size;
+		t->n_pending++;
 		return NULL;
 	case GP_BLOCK_PENDING:
 		EXPECT(!(b->flags & GP_BLOCK_STREAM) || (b->flags & GP_BLOCK_UNFENCED),
@@ -124,7 +131,9 @@ static const char *check_locked(struct gp_pool *pool)
 	EXPECT(t.used == stats->used_bytes && t.n_used == stats->n_used_blocks, "used is miscounted");
 	EXPECT(t.cached == stats->cached_bytes && t.n_cached == stats->n_cached_blocks, "cached is miscounted");
 	EXPECT(t.pending == stats->pending_bytes && t.n_pending == stats->n_pending_blocks, "pending is miscounted");
-	EXPECT(t.pending == pool->pending.bytes && t.n_pending == pool->pending.count, "the queue is miscounted");
+	EXPECT(t.retained == stats->retained_bytes, "retained is miscounted");
+	EXPECT(t.pending == pool->pending.bytes + t.retained && t.n_pending == pool->pending.count + t.n_retained,
+		"the queue is miscounted");
 	EXPECT(t.n_unfenced == pool->pending.n_unfenced && t.n_stream == pool->pending.n_stream,
 		"unfenced blocks are miscounted");
 	EXPECT(t.stream == stats->stream_bytes, "what was allocated in stream order is miscounted");

@@ -20,6 +20,8 @@ struct gp_claim_token gp_pool_hand_out_locked(
 		stats->stream_bytes += block->size;
 		pool->stream_high_bytes = gp_max(pool->stream_high_bytes, stats->stream_bytes);
 	}
+	if (gp_unlikely(request->capture != NULL))
+		gp_retain_note_hand_out_locked(block, request->capture);
 	token = gp_block_hand_out(block, request->bytes, request->module, serial);
 	stats->used_bytes += block->size;
 	stats->requested_bytes += request->bytes;

@@ -46,6 +46,7 @@ struct gp_request {
 	struct gp_growth growth;           /* planned with the survey if growth is next */
 	struct gp_supply supply;           /* set before the last driver attempt */
 	struct gp_failure *ret_failure;
+	const struct gp_capture_alloc *capture; /* as in gp_alloc_options */
 };
 
 #define GP_SKIP(step) (1u << GP_STEP_##step)

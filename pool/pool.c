@@ -80,6 +80,7 @@ int gp_pool_new(const struct gp_pool_options *options, struct gp_pool **ret_pool
 	atomic_init(&pool->completion_only, options->completion_only);
 	gp_mutex_init(&pool->lock, GP_RANK_POOL);
 	gp_pending_init(&pool->pending);
+	gp_list_init(&pool->retained);
 	gp_list_init(&pool->segments);
 	gp_list_init(&pool->idle);
 	gp_list_init(&pool->leaving);
@@ -136,6 +137,7 @@ static void revoke_locked(struct gp_pool *pool, struct gp_block *block)
 
 	(void)gp_block_claim_as(block, word, GP_BLOCK_RETURNING);
 	gp_block_unmap_locked(pool, block);
+	gp_retain_forget_locked(block);
 }
 
 void gp_pool_drop(struct gp_pool *pool)
@@ -160,7 +162,9 @@ void gp_pool_drop(struct gp_pool *pool)
 	pool->stats.pending_bytes = pool->stats.returning_bytes = pool->stats.total_bytes = 0;
 	pool->stats.stream_bytes = pool->stream_high_bytes = pool->total_high_bytes = 0;
 	pool->stats.n_used_blocks = pool->stats.n_cached_blocks = pool->stats.n_pending_blocks = 0;
+	pool->stats.retained_bytes = 0;
 	pool->n_undersized = 0;
+	gp_list_init(&pool->retained);
 	gp_pending_init(&pool->pending);
 	gp_list_init(&pool->idle);
 	gp_list_init(&pool->leaving);

@@ -25,8 +25,13 @@ static int attempt_rescue(struct gp_rounds *rounds)
 static int alloc(struct gp_pool *pool, struct gp_request *request, uint64_t *ret_addr)
 {
 	struct gp_claim_token token = {0};
-	int r = gp_ladder_climb(pool, request, &token);
+	int r = 0;
 
+	if (gp_unlikely(request->capture && request->capture->may_reuse) && !request->is_uncached &&
+		request->kind != &gp_kind_none)
+		token = gp_retain_take(pool, request);
+	if (gp_likely(!token.block))
+		r = gp_ladder_climb(pool, request, &token);
 	if (!r)
 		*ret_addr = token.addr;
 	return r;
@@ -43,6 +48,7 @@ int gp_pool_alloc_with(struct gp_pool *pool, uint64_t bytes, const struct gp_all
 	request.ret_failure = options->ret_failure;
 	/* An allocation in stream order never waits for the GPU before memory has run out. */
 	request.skips |= request.stream ? GP_SKIP(hostwait) : 0;
+	request.capture = options->capture;
 	return alloc(pool, &request, ret_addr);
 }
 
@@ -73,6 +79,7 @@ static int alloc_mapped(
 
 	request.module = options->module;
 	request.ret_failure = options->ret_failure;
+	request.capture = options->capture;
 	r = gp_ladder_climb(pool, &request, &token);
 	if (r)
 		return r;
@@ -94,6 +101,7 @@ int gp_pool_alloc_uncached(
 		.bytes = bytes,
 		.module = options->module,
 		.ret_failure = options->ret_failure,
+		.capture = options->capture,
 		.is_uncached = true,
 	};
 
@@ -133,8 +141,21 @@ __attribute__((cold)) static int leave_to_program(struct gp_pool *pool, struct g
 struct take_back {
 	enum gp_free_mode mode;
 	bool is_uncached;
-	uint64_t stream; /* of gp_pool_free_on; or 0 */
+	uint64_t stream;                       /* of gp_pool_free_on; or 0 */
+	const struct gp_capture_free *capture; /* of gp_pool_free_captured; or NULL */
 };
+
+/* Retains a claimed block if a capture or a graph may use it. */
+static bool retain_locked(
+	struct gp_pool *pool, struct gp_block *block, bool is_uncached, const struct gp_capture_free *capture)
+{
+	if (gp_likely(!capture && !(block->flags & GP_BLOCK_CAPTURED)))
+		return false;
+	if (!gp_retain_freed_locked(pool, block, capture))
+		return false;
+	block->flags |= is_uncached ? GP_BLOCK_UNCACHED : 0;
+	return true;
+}
 
 static int queue(struct gp_pool *pool, struct gp_block *block, const struct take_back *how)
 {
@@ -148,7 +169,7 @@ static int queue(struct gp_pool *pool, struct gp_block *block, const struct take
 	gp_mutex_lock(&pool->lock);
 	if (gp_flag_is_set(&pool->dead)) {
 		r = GP_E_DEAD;
-	} else {
+	} else if (!retain_locked(pool, block, how->is_uncached, how->capture)) {
 		block->seq = seq;
 		gp_pool_queue_locked(pool, block, is_unfenced, how->stream);
 		if (how->is_uncached || block->flags & GP_BLOCK_UNCACHED)
@@ -173,16 +194,20 @@ static int queue(struct gp_pool *pool, struct gp_block *block, const struct take
 }
 
 /* Frees a block where the queue has length 0: at once, by the driver's own free, which waits for the block's work. */
-static int free_unqueued(struct gp_pool *pool, struct gp_block *block)
+static int free_unqueued(struct gp_pool *pool, struct gp_block *block, const struct gp_capture_free *capture)
 {
+	bool is_retained;
+
 	gp_mutex_lock(&pool->lock);
 	if (gp_flag_is_set(&pool->dead)) {
 		gp_mutex_unlock(&pool->lock);
 		return GP_E_DEAD;
 	}
-	gp_pool_unaccount_locked(pool, block);
+	is_retained = retain_locked(pool, block, false, capture);
+	if (!is_retained)
+		gp_pool_unaccount_locked(pool, block);
 	gp_mutex_unlock(&pool->lock);
-	return gp_segment_release(pool, block);
+	return is_retained ? 0 : gp_segment_release(pool, block);
 }
 
 /* Counts a free that is refused. An address in free memory was, as far as can be known, freed before. */
@@ -208,7 +233,7 @@ static bool is_unqueued(const struct gp_pool *pool, enum gp_free_mode mode)
 /* Takes back a claimed block of the pool. */
 static int take_back(struct gp_pool *pool, struct gp_block *block, const struct take_back *how)
 {
-	return is_unqueued(pool, how->mode) ? free_unqueued(pool, block) : queue(pool, block, how);
+	return is_unqueued(pool, how->mode) ? free_unqueued(pool, block, how->capture) : queue(pool, block, how);
 }
 
 int gp_pool_take_back(struct gp_pool *pool, struct gp_block *block, gp_pool_keep_fn *keep, void *arg)
@@ -281,6 +306,14 @@ int gp_pool_free_or_keep(struct gp_addrmap *map, uint64_t addr, gp_pool_keep_fn 
 int gp_pool_free_uncached(struct gp_addrmap *map, uint64_t addr, enum gp_free_mode mode)
 {
 	return release(map, addr, &(struct take_back){.mode = mode, .is_uncached = true}, NULL, NULL);
+}
+
+int gp_pool_free_captured(struct gp_addrmap *map, uint64_t addr, enum gp_free_mode mode, bool is_uncached,
+	const struct gp_capture_free *capture)
+{
+	const struct take_back how = {.mode = mode, .is_uncached = is_uncached, .capture = capture};
+
+	return release(map, addr, &how, NULL, NULL);
 }
 
 int gp_pool_rescue(

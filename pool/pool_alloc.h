@@ -5,6 +5,7 @@
 /* Hands blocks out and takes them back. */
 
 #include "addrmap.h"
+#include "retain.h"
 #include "stats.h"
 
 /* The explanation of a failed request: its size, and what the pool tried for it. */
@@ -43,6 +44,7 @@ struct gp_alloc_options {
 	enum gp_step first;             /* the steps of ladder.def before this one have been tried for the request */
 	enum gp_step end;               /* do not enter this step or a later one: -ENOENT then; 0: enter all */
 	struct gp_failure *ret_failure; /* set if the result is -ENOMEM; or NULL */
+	const struct gp_capture_alloc *capture; /* while a stream captures (retain.h); or NULL */
 };
 
 /* As gp_pool_alloc. */
@@ -90,6 +92,13 @@ void gp_pool_free_end(const struct gp_claimed *claimed);
  * completed; the segment of any other block goes back as soon as nothing of it is used.
  */
 int gp_pool_free_uncached(struct gp_addrmap *map, uint64_t addr, enum gp_free_mode mode);
+
+/*
+ * As gp_pool_free or gp_pool_free_uncached, while a stream captures: the block may be retained (retain.h), whatever the
+ * mode. capture: NULL if no stream captures.
+ */
+int gp_pool_free_captured(struct gp_addrmap *map, uint64_t addr, enum gp_free_mode mode, bool is_uncached,
+	const struct gp_capture_free *capture);
 
 /*
  * Runs the retry rounds for an allocation that is not pooled and has failed once. attempt() tries it again, after the

@@ -7,6 +7,7 @@
 #include "claim.h"
 #include "pool.h"
 #include "fence.h"
+#include "retain.h"
 #include "thrash.h"
 #include "pending.h"
 
@@ -74,6 +75,8 @@ struct gp_pool {
 	uint64_t debt_bytes;                    /* debt, kind vmm: bytes that go back as soon as they can */
 	uint64_t n_undersized;                  /* undersized segments */
 	struct gp_pending pending;
+	struct gp_list retained; /* blocks that wait for the end of captured graphs (retain.h) */
+	uint64_t n_ended_seen;   /* the retainers' n_ended when `retained` was last looked through */
 	struct gp_list segments; /* all */
 	struct gp_list idle;     /* wholly cached segments, least recently used first */
 	struct gp_list leaving;  /* wholly cached, too, but given back as soon as their work is completed */

@@ -75,6 +75,7 @@ int gp_pool_info(struct gp_addrmap *map, uint64_t addr, struct gp_block_info *re
 void gp_pool_stats(struct gp_pool *pool, struct gp_stats *ret_stats)
 {
 	gp_mutex_lock(&pool->lock);
+	gp_retain_release_locked(pool);
 	*ret_stats = pool->stats;
 	gp_caches_count_locked(pool, ret_stats);
 	gp_mutex_unlock(&pool->lock);

@@ -167,6 +167,7 @@ static void survey_locked(struct gp_pool *pool, struct gp_request *request)
 	const struct gp_pending *pending = &pool->pending;
 	unsigned idle = 0;
 
+	gp_retain_release_locked(pool);
 	if (!pending->count)
 		idle |= GP_SKIP(poll) | GP_SKIP(gpuwait);
 	request->idle = idle;
@@ -516,6 +517,9 @@ uint64_t gp_reuse_flush(struct gp_pool *pool, bool may_wait)
 	uint64_t given = 0, excess;
 	bool is_pressed, is_too_much_returning;
 
+	gp_mutex_lock(&pool->lock);
+	gp_retain_release_locked(pool);
+	gp_mutex_unlock(&pool->lock);
 	(void)gp_reuse_fence_unfenced(pool, may_wait);
 	(void)gp_fence_poll(pool->fence);
 	if (pool->options.kind == GP_KIND_NONE && (may_wait || gp_segment_can_give_back(pool)))

@@ -558,7 +558,8 @@ static bool keep(struct gp_tcache *tc, struct gp_bin *bin, struct gp_block *bloc
 	gp_ownlock_enter(&tc->cache.lock);
 	bytes = gp_tcache_bytes(tc);
 	is_kept = !is_full(bin) && bytes + block->size <= tc->bytes_max && gp_tcache_is_open_locked(tc) &&
-		  !(block->flags & (GP_BLOCK_UNCACHED | GP_BLOCK_STREAM)) && !gp_block_is_retired(block);
+		  !(block->flags & (GP_BLOCK_UNCACHED | GP_BLOCK_STREAM | GP_BLOCK_CAPTURED)) &&
+		  !gp_block_is_retired(block);
 	if (is_kept) {
 		gp_block_set_state(block, GP_BLOCK_TCACHED);
 		put_locked(tc, bin, block, bytes);

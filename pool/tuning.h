@@ -384,6 +384,17 @@
 #define GP_WAIT_LEARN_SHARE 8
 
 /*
+ * Captures (retain.c).
+ */
+
+/*
+ * A retained block serves a request within its capture if it is larger by at most this share: an eighth, as in thread
+ * caches. It is not cut, since its parts would have to stay reserved together.
+ * Held by test_retain.c, memory_of_a_capture_is_used_again_only_by_requests_of_nearly_its_size.
+ */
+#define GP_RETAINED_SLACK_SHARE 8
+
+/*
  * Locks and lookups (lock.c, addrmap.c).
  */
 
