@@ -31,6 +31,7 @@ enum gp_lock_rank {
 	GP_RANK_ADDRMAP,      /* addrmap.c: one shard of the map from addresses to blocks */
 	GP_RANK_ZONES,        /* debug_zone.c: memory that the program must not write to; DRIVER: while it is checked */
 	GP_RANK_ZONE_IO,      /* debug_io.c: serialises the stream that reads and fills checked memory; DRIVER */
+	GP_RANK_CAPTURES,     /* capture.c: the running captures; DRIVER: asks whether they still run */
 	GP_RANK_LEAF,         /* any lock under which no other lock of the pool is taken */
 	GP_RANK_RECORD_TABLE, /* record_backend.c: pools are recorded in the order of their numbers */
 	GP_RANK_RECORD_STACKS, /* record_stacks.c: a file, a line or a stack is defined once in a recording */

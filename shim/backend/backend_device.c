@@ -6,8 +6,7 @@
  *
  *   - No fence is recorded and no GPU wait is made while a stream captures (capture.h): either would invalidate the
  *     capture, in every mode. A query in the relaxed mode does not (measured).
- *   - Memory is reserved as the program's own call would have reserved it: in the program's context and capture
- *     mode.
+ *   - Memory is reserved in the relaxed capture mode, in which the driver gives it while any stream captures.
  *   - Memory goes back in the relaxed capture mode, on a private stream (measured: harmless to captures, never
  *     waits).
  *

@@ -46,6 +46,7 @@ static int pinned_reserve(void *arg, uint64_t bytes, uint64_t *ret_addr)
 {
 	struct gp_pinned *pinned = arg;
 	struct gp_context *context = pinned->context;
+	struct gp_driver_scope scope;
 	void *ptr = NULL;
 	CUresult r;
 
@@ -53,10 +54,13 @@ static int pinned_reserve(void *arg, uint64_t bytes, uint64_t *ret_addr)
 		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	/* A pool of pinned memory grows only inside a call of the program, with the owner current. */
 	r = gp_context_is_current(context) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
-	if (!r && pinned->kind == GP_PINNED_ALLOC_HOST)
-		r = gp_real.cuMemAllocHost_v2(&ptr, bytes);
-	else if (!r)
-		r = gp_real.cuMemHostAlloc(&ptr, bytes, pinned->kind);
+	if (!r)
+		r = gp_driver_enter(&scope, context->handle);
+	if (!r) {
+		r = pinned->kind == GP_PINNED_ALLOC_HOST ? gp_real.cuMemAllocHost_v2(&ptr, bytes)
+							 : gp_real.cuMemHostAlloc(&ptr, bytes, pinned->kind);
+		gp_driver_leave(&scope);
+	}
 	gp_context_leave(context);
 	if (!r)
 		gp_context_make_room(&gp_state.pinned_map, (uint64_t)(uintptr_t)ptr, bytes);

@@ -54,7 +54,6 @@ const char *gp_backend_name(enum gp_config_backend backend)
 	return names[backend];
 }
 
-/* Stays in the program's capture mode: the call affects a capture exactly as the program's own call would have. */
 static CUresult call_driver(struct gp_context *context, CUdeviceptr *ptr, uint64_t bytes)
 {
 	if (gp_context_backend_is(context, GP_CONFIG_BACKEND_MANAGED))
@@ -69,8 +68,6 @@ static CUresult take(struct gp_context *context, CUdeviceptr *ptr, uint64_t byte
 
 	if (gp_context_backend_is(context, GP_CONFIG_BACKEND_ASYNC))
 		return gp_async_take(context, ptr, bytes);
-	if (gp_likely(gp_context_is_current(context)))
-		return call_driver(context, ptr, bytes);
 	r = gp_driver_enter(&scope, context->handle);
 	if (!r) {
 		r = call_driver(context, ptr, bytes);

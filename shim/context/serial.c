@@ -58,11 +58,17 @@ static void end_in_context(void *unused, struct gp_context *context)
 	gp_pool_set_serial(context->pool, false);
 }
 
+static void set_over_everywhere(void)
+{
+	atomic_store(&gp_serial_is_over_everywhere, true);
+	atomic_fetch_and(&gp_submit_reasons, ~(unsigned)GP_SUBMIT_SERIAL);
+}
+
 static void end_everywhere(void)
 {
 	atomic_store(&is_over, true);
 	gp_context_each(end_in_context, NULL);
-	atomic_store(&gp_serial_is_over_everywhere, true);
+	set_over_everywhere();
 }
 
 void gp_serial_end(const char *why)
@@ -98,7 +104,7 @@ static bool is_inactive(void)
 	bool is = gp_slow_path_is_any(GP_SLOW_PATH_BYPASS) || !gp_state_is_enabled();
 
 	if (is)
-		atomic_store(&gp_serial_is_over_everywhere, true);
+		set_over_everywhere();
 	return is;
 }
 

@@ -12,6 +12,19 @@
 extern struct gp_submissions gp_submitted;
 extern _Thread_local struct gp_submission_lane *gp_submit_lane __attribute__((tls_model("initial-exec")));
 
+/* Reasons to look at the stream of a submission. */
+enum {
+	GP_SUBMIT_SERIAL = 1,  /* serial mode has not ended in all pools (serial.h) */
+	GP_SUBMIT_CAPTURE = 2, /* a stream captures (capture.h) */
+};
+
+extern _Atomic unsigned gp_submit_reasons;
+
+static inline bool gp_submit_is_stream_of_interest(void)
+{
+	return atomic_load_explicit(&gp_submit_reasons, memory_order_acquire) != 0;
+}
+
 /* Called before and after a driver call that submits work. */
 static inline struct gp_submission_lane *gp_submit_begin(void)
 {

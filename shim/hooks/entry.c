@@ -74,6 +74,7 @@
 		if (!gp_real.symbol)                                                             \
 			return CUDA_ERROR_NOT_FOUND;                                             \
 		gp_serial_see(stream, flags);                                                    \
+		gp_capture_see(stream, flags);                                                   \
 		lane = gp_submit_begin();                                                        \
 		r = gp_real.symbol arguments;                                                    \
 		gp_submit_end(lane);                                                             \
@@ -84,7 +85,8 @@
 		struct gp_submission_lane *lane;                                                 \
 		CUresult r;                                                                      \
                                                                                                  \
-		if (gp_unlikely(!gp_serial_is_over() || !gp_real_is_found() || !gp_real.symbol)) \
+		if (gp_unlikely(gp_submit_is_stream_of_interest() || !gp_real_is_found() ||      \
+				!gp_real.symbol))                                                \
 			return see_##symbol arguments;                                           \
 		lane = gp_submit_begin();                                                        \
 		r = gp_real.symbol arguments;                                                    \

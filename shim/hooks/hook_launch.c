@@ -14,6 +14,7 @@
 
 #include "pool/base.h"
 #include "shim/base/state.h"
+#include "shim/context/capture.h"
 #include "shim/context/serial.h"
 #include "shim/context/stream.h"
 #include "shim/driver/driver_table.h"
@@ -36,11 +37,14 @@ static bool may_begin_early(const CUlaunchConfig *config)
 
 static void note_launch(const CUlaunchConfig *config, int flags)
 {
-	if (gp_likely(gp_serial_is_over()) || !config)
+	if (gp_likely(!gp_submit_is_stream_of_interest()) || !config)
 		return;
 	gp_serial_see(config->hStream, flags);
-	if (may_begin_early(config))
-		gp_serial_end("a kernel that may begin before earlier work has finished");
+	gp_capture_see(config->hStream, flags);
+	if (!may_begin_early(config))
+		return;
+	gp_serial_end("a kernel that may begin before earlier work has finished");
+	gp_capture_see_fork(config->hStream, flags);
 }
 
 typedef CUresult launch_fn(const CUlaunchConfig *config, CUfunction function, void **params, void **extra);

@@ -59,8 +59,8 @@ static int alloc_once(
 		       : gp_scope_alloc(pool, bytes, options, ret_addr);
 }
 
-/* A further attempt starts from the first step, since the program's hook frees memory. */
-int gp_memory_alloc(
+/* On out-of-memory, tries again if the program's hook asks for it: from the first step, since the hook frees memory. */
+static int alloc_again_on_oom(
 	struct gp_pool *pool, int device, uint64_t bytes, const struct gp_alloc_options *options, uint64_t *ret_addr)
 {
 	struct gp_alloc_options again = *options;
@@ -69,6 +69,22 @@ int gp_memory_alloc(
 	again.first = GP_STEP_cache;
 	while (r == -ENOMEM && gp_oom_hook_says_again(pool, device, bytes))
 		r = alloc_once(pool, device, bytes, &again, ret_addr);
+	return r;
+}
+
+/* While a stream captures, the block remembers the captures that may use it. */
+int gp_memory_alloc(
+	struct gp_pool *pool, int device, uint64_t bytes, const struct gp_alloc_options *options, uint64_t *ret_addr)
+{
+	struct gp_alloc_options captured = *options;
+	struct gp_capture_alloc how;
+	int r;
+
+	if (gp_likely(!gp_capture_of_alloc(&how)))
+		return alloc_again_on_oom(pool, device, bytes, options, ret_addr);
+	captured.capture = &how;
+	r = alloc_again_on_oom(pool, device, bytes, &captured, ret_addr);
+	gp_capture_alloc_done(&how);
 	return r;
 }
 
@@ -150,10 +166,13 @@ static bool writes_outputs(CUresult r)
 	return gp_likely(r == CUDA_SUCCESS) || r == CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* Returns the thread's cache for the current context, or NULL. */
+/* Returns the thread's cache for the current context, or NULL. Caches do not serve while a stream captures. */
 static inline struct gp_tcache *cache_to_alloc(void)
 {
 	CUcontext handle = gp_thread_ask_current();
+
+	if (gp_unlikely(gp_slow_path_is_any(GP_SLOW_PATH_CAPTURE)))
+		return NULL;
 
 	return handle ? gp_thread_cache(handle) : NULL;
 }
@@ -330,6 +349,19 @@ static struct gp_tcache *cache_to_release(const struct gp_addrmap *map, enum gp_
 	return mode == GP_FREE_NORMAL && map == &gp_state.device_map ? cache_for_free() : NULL;
 }
 
+/* Frees while a stream captures, or until a moment ago. */
+__attribute__((cold)) static int release_captured(struct gp_addrmap *map, uint64_t addr, enum gp_free_mode mode)
+{
+	struct gp_capture_free how;
+	bool is_capturing = gp_capture_of_free(&how);
+	int r = gp_pool_free_captured(map, addr, mode, gp_scope_no_caches != 0, is_capturing ? &how : NULL);
+
+	if (is_capturing)
+		gp_capture_free_done(&how);
+	n_frees += r == 0;
+	return r;
+}
+
 static int release(struct gp_addrmap *map, uint64_t addr, enum gp_free_mode mode)
 {
 	struct gp_tcache *tcache = cache_to_release(map, mode);
@@ -337,6 +369,8 @@ static int release(struct gp_addrmap *map, uint64_t addr, enum gp_free_mode mode
 
 	if (tcache)
 		return gp_tcache_free_by(map, addr, tcache);
+	if (gp_unlikely(!gp_capture_is_none()))
+		return release_captured(map, addr, mode);
 	r = gp_scope_no_caches ? gp_pool_free_uncached(map, addr, mode) : gp_pool_free(map, addr, mode);
 	n_frees += r == 0;
 	return r;
@@ -657,7 +691,8 @@ static CUresult alloc_pinned(void **ptr, size_t bytes, unsigned kind, bool *ret_
 
 bool gp_memory_alloc_host_hit(void **ptr, size_t bytes, unsigned kind, uint32_t module)
 {
-	struct gp_context *context = gp_state.config.is_pinned_pooled ? gp_context_current() : NULL;
+	bool is_tried = gp_state.config.is_pinned_pooled && gp_capture_is_none();
+	struct gp_context *context = is_tried ? gp_context_current() : NULL;
 	struct gp_pool *pool = is_served(context) ? gp_pinned_get(context, kind) : NULL;
 	struct gp_alloc_options options = {.module = module, .end = GP_STEP_gpuwait};
 	uint64_t addr = 0;

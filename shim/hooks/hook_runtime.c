@@ -106,7 +106,8 @@ static bool alloc_hit(uintptr_t caller, void **ptr, size_t bytes)
 	int r = 0;
 
 	gp_libraries_see();
-	slot = cache_to_alloc(caller);
+	/* While a stream captures, the driver's hook serves the call. */
+	slot = gp_slow_path_is_any(GP_SLOW_PATH_CAPTURE) ? NULL : cache_to_alloc(caller);
 	if (!slot)
 		return false;
 	options.module = MODULE();

@@ -15,7 +15,6 @@
 typedef struct CUmod_st *CUmodule;
 typedef struct CUfunc_st *CUfunction;
 typedef struct CUgraphExec_st *CUgraphExec;
-typedef void (*CUhostFn)(void *user_data);
 
 CUresult cuInit(unsigned flags);
 CUresult cuDriverGetVersion(int *version);

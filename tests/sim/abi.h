@@ -16,8 +16,6 @@
 typedef struct CUmod_st *CUmodule;
 typedef struct CUfunc_st *CUfunction;
 typedef struct CUgraphExec_st *CUgraphExec;
-typedef struct CUgraphNode_st *CUgraphNode;
-typedef void (*CUhostFn)(void *user_data);
 
 typedef struct CUuuid_st {
 	char bytes[16];
@@ -44,7 +42,6 @@ enum {
 };
 
 enum {
-	CU_STREAM_CAPTURE_STATUS_ACTIVE = 1,
 	CU_STREAM_CAPTURE_STATUS_INVALIDATED = 2,
 	CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER = 1,
 	CU_STREAM_CAPTURE_MODE_GLOBAL = 0,

@@ -303,6 +303,9 @@ static CUresult get_info(
 	return CUDA_SUCCESS;
 }
 
+SIM_STREAM_PAIR(cuStreamGetCaptureInfo_v2, _ptsz,
+	(CUstream stream, int *status, uint64_t *id, CUgraph *graph, const CUgraphNode **nodes, size_t *n_nodes),
+	get_info(stream, per_thread, status, id, graph, nodes || n_nodes, false))
 SIM_STREAM_PAIR(cuStreamGetCaptureInfo_v3, _ptsz,
 	(CUstream stream, int *status, uint64_t *id, CUgraph *graph, const CUgraphNode **nodes, const void **edges,
 		size_t *n_nodes),

@@ -16,10 +16,25 @@
 
 #include "ctx.h"
 
+/* A user object: its destructor is called when the last reference is released. */
+struct sim_user {
+	struct sim_object object;
+	void *ptr;
+	CUhostFn destroy;
+	unsigned n_refs;
+};
+
+struct sim_user_ref {
+	struct sim_user *user;
+	unsigned count;
+};
+
 struct sim_graph {
 	struct sim_object object;
 	struct sim_op *ops; /* in the order of capture, which is also the order of execution */
 	unsigned n, capacity;
+	struct sim_user_ref *refs; /* to user objects */
+	unsigned n_refs, refs_capacity;
 	bool is_exec;
 };
 

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Graphs run their operations one by one in the order of capture, which is valid for every graph. */
+/*
+ * Graphs run their operations one by one in the order of capture, which is valid for every graph. Clones and
+ * executables get the references to user objects that the graph has at that time.
+ */
 
 #include <stdlib.h>
 #include <string.h>
@@ -33,8 +36,40 @@ void sim_graph_add(struct sim_graph *graph, const struct sim_op *op)
 	graph->ops[graph->n++] = *op;
 }
 
+/* The destructor may call no function of the driver, as in a host function. */
+static void release_user(struct sim_user *user, unsigned count)
+{
+	struct sim_thread *self = sim_thread_self();
+	bool in_host_func = self->in_host_func;
+
+	user->n_refs -= count;
+	if (user->n_refs)
+		return;
+	self->in_host_func = true;
+	user->destroy(user->ptr);
+	self->in_host_func = in_host_func;
+	sim_object_free(user);
+}
+
+static void add_ref(struct sim_graph *graph, struct sim_user *user, unsigned count)
+{
+	sim_grow(&graph->refs, &graph->refs_capacity, graph->n_refs + 1, sizeof(*graph->refs));
+	graph->refs[graph->n_refs++] = (struct sim_user_ref){user, count};
+}
+
+static void clone_refs(struct sim_graph *to, const struct sim_graph *from)
+{
+	for (unsigned i = 0; i < from->n_refs; i++) {
+		from->refs[i].user->n_refs++;
+		add_ref(to, from->refs[i].user, 1);
+	}
+}
+
 void sim_graph_free(struct sim_graph *graph)
 {
+	for (unsigned i = 0; i < graph->n_refs; i++)
+		release_user(graph->refs[i].user, graph->refs[i].count);
+	free(graph->refs);
 	for (unsigned i = 0; i < graph->n; i++) {
 		free(graph->ops[i].staged);
 		if (graph->ops[i].block && --graph->ops[i].block->n_graphs == 0)
@@ -64,6 +99,17 @@ CUresult cuGraphDestroy(CUgraph handle)
 	return CUDA_SUCCESS;
 }
 
+static void copy_graph(struct sim_graph *to, const struct sim_graph *from)
+{
+	for (unsigned i = 0; i < from->n; i++) {
+		struct sim_op op = from->ops[i];
+
+		op.staged = staged_copy(&op);
+		sim_graph_add(to, &op);
+	}
+	clone_refs(to, from);
+}
+
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *handle, CUgraph graph_handle, unsigned long long flags)
 {
 	struct sim_graph *graph = sim_object_of(graph_handle, SIM_GRAPH), *exec;
@@ -73,14 +119,100 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *handle, CUgraph graph_handle, 
 		return CUDA_ERROR_INVALID_VALUE;
 	exec = sim_object_new(SIM_EXEC, sizeof(*exec));
 	exec->is_exec = true;
-	for (unsigned i = 0; i < graph->n; i++) {
-		struct sim_op op = graph->ops[i];
-
-		op.staged = staged_copy(&op);
-		sim_graph_add(exec, &op);
-	}
+	copy_graph(exec, graph);
 	*handle = (CUgraphExec)exec;
 	return CUDA_SUCCESS;
+}
+
+CUresult cuGraphClone(CUgraph *handle, CUgraph graph_handle)
+{
+	struct sim_graph *graph = sim_object_of(graph_handle, SIM_GRAPH), *clone;
+
+	SIM_BEGIN(cuGraphClone);
+	if (!handle || !graph)
+		return CUDA_ERROR_INVALID_VALUE;
+	clone = sim_graph_new();
+	copy_graph(clone, graph);
+	*handle = (CUgraph)clone;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuUserObjectCreate(CUuserObject *handle, void *ptr, CUhostFn destroy, unsigned count, unsigned flags)
+{
+	struct sim_user *user;
+
+	SIM_BEGIN(cuUserObjectCreate);
+	if (!handle || !destroy || !count || flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC)
+		return CUDA_ERROR_INVALID_VALUE;
+	user = sim_object_new(SIM_USER, sizeof(*user));
+	user->ptr = ptr;
+	user->destroy = destroy;
+	user->n_refs = count;
+	*handle = (CUuserObject)user;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuUserObjectRetain(CUuserObject handle, unsigned count)
+{
+	struct sim_user *user = sim_object_of(handle, SIM_USER);
+
+	SIM_BEGIN(cuUserObjectRetain);
+	if (!user || !count)
+		return CUDA_ERROR_INVALID_VALUE;
+	user->n_refs += count;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuUserObjectRelease(CUuserObject handle, unsigned count)
+{
+	struct sim_user *user = sim_object_of(handle, SIM_USER);
+
+	SIM_BEGIN(cuUserObjectRelease);
+	if (!user || !count || count > user->n_refs)
+		return CUDA_ERROR_INVALID_VALUE;
+	release_user(user, count);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuGraphRetainUserObject(CUgraph graph_handle, CUuserObject handle, unsigned count, unsigned flags)
+{
+	struct sim_graph *graph = sim_object_of(graph_handle, SIM_GRAPH);
+	struct sim_user *user = sim_object_of(handle, SIM_USER);
+
+	SIM_BEGIN(cuGraphRetainUserObject);
+	if (!graph || !user || !count || flags & ~(unsigned)CU_GRAPH_USER_OBJECT_MOVE)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (flags & CU_GRAPH_USER_OBJECT_MOVE && count > user->n_refs)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!(flags & CU_GRAPH_USER_OBJECT_MOVE))
+		user->n_refs += count;
+	add_ref(graph, user, count);
+	return CUDA_SUCCESS;
+}
+
+static CUresult release_from(struct sim_graph *graph, struct sim_user *user, unsigned count)
+{
+	for (unsigned i = 0; i < graph->n_refs; i++) {
+		struct sim_user_ref *ref = &graph->refs[i];
+
+		if (ref->user != user || ref->count < count)
+			continue;
+		ref->count -= count;
+		if (!ref->count)
+			*ref = graph->refs[--graph->n_refs];
+		release_user(user, count);
+		return CUDA_SUCCESS;
+	}
+	return CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuGraphReleaseUserObject(CUgraph graph_handle, CUuserObject handle, unsigned count)
+{
+	struct sim_graph *graph = sim_object_of(graph_handle, SIM_GRAPH);
+	struct sim_user *user = sim_object_of(handle, SIM_USER);
+
+	SIM_BEGIN(cuGraphReleaseUserObject);
+	return graph && user && count ? release_from(graph, user, count) : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuGraphExecDestroy(CUgraphExec handle)

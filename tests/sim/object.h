@@ -22,6 +22,7 @@ enum sim_magic {
 	SIM_GREEN = 0x47524e31,
 	SIM_GREEN_CTX = 0x47435831, /* the CUcontext of a green context */
 	SIM_RESOURCES = 0x52534331,
+	SIM_USER = 0x55535231, /* a user object */
 };
 struct sim_object {
 	uint32_t magic;
