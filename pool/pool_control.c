@@ -89,6 +89,14 @@ void gp_pool_flush(struct gp_pool *pool, bool may_wait)
 	(void)gp_reuse_flush(pool, may_wait);
 }
 
+void gp_pool_prepare_for_capture(struct gp_pool *pool)
+{
+	gp_mutex_lock(&pool->lock);
+	gp_retain_release_locked(pool);
+	gp_mutex_unlock(&pool->lock);
+	(void)gp_reuse_fence_unfenced(pool, false);
+}
+
 void gp_pool_set_pending_max(struct gp_pool *pool, uint64_t bytes)
 {
 	atomic_store_explicit(&pool->pending_bytes_max, bytes, memory_order_relaxed);

@@ -15,6 +15,12 @@ uint64_t gp_pool_trim(struct gp_pool *pool, uint64_t want);
  */
 void gp_pool_flush(struct gp_pool *pool, bool may_wait);
 
+/*
+ * A capture is about to begin, during which no fence is recorded: records one for the blocks that have none, so that
+ * they can be used again during the capture. Does not wait.
+ */
+void gp_pool_prepare_for_capture(struct gp_pool *pool);
+
 /* Sets the queue's limit in bytes. */
 void gp_pool_set_pending_max(struct gp_pool *pool, uint64_t bytes);
 

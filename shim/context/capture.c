@@ -318,11 +318,24 @@ static void quiesce(void *unused, struct gp_context *context)
 	gp_context_each_pinned(context, quiesce_pool, NULL);
 }
 
+static void prepare_pool(void *unused, struct gp_pool *pool)
+{
+	gp_pool_prepare_for_capture(pool);
+}
+
+static void prepare(void *unused, struct gp_context *context)
+{
+	gp_context_each_pool(context, prepare_pool, NULL);
+	gp_context_each_pinned(context, prepare_pool, NULL);
+}
+
 void gp_capture_begin(struct gp_capture *capture, CUstream stream, bool is_per_thread, CUgraph graph)
 {
 	gp_serial_end("a capture");
 	*capture = identify(stream, is_per_thread);
 	capture->graph = graph;
+	if (gp_capture_is_none())
+		gp_context_each(prepare, NULL);
 	raise_count();
 	gp_context_each(quiesce, NULL);
 }

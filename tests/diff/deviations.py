@@ -47,8 +47,7 @@ class Deviation:
 
 
 SERVED_IN_CAPTURE = "0, mode kept, end 0, wrong words 0"
-BY_POOL = (*CACHING, *SYNCING)
-FREED_BY_POOL = (*KINDS, *SYNCING)
+POOLED = (*KINDS, *SYNCING)
 KEPT = (*CACHING, "unpinned")  # where a thread cache keeps the blocks that the thread freed
 
 DEVIATIONS = (
@@ -306,20 +305,19 @@ DEVIATIONS = (
         (Row("fill", r"take-free/nine tenths, with blocks in use", ("split", *SYNCING), r"failed [1-9].*"),),
     ),
     Deviation(
-        "allocations and frees that the pool serves by itself succeed during a capture",
+        "allocations and frees of pooled memory succeed during a capture",
         "the driver refuses such a call and destroys the capture, as with every unsafe call; the pool does neither",
         "off",
         "allocations fail during captures",
-        "An allocation that the cache serves, and a free,",
+        "An allocation or a free of memory that is pooled",
         (
-            Row("capture", r"refused/.*, (malloc|pitch)", (*BY_POOL, "unpinned"), SERVED_IN_CAPTURE),
-            Row("capture", r"many-refused/.*, many", (*BY_POOL, "unpinned"), SERVED_IN_CAPTURE),
-            Row("capture", r"refused/.*, (free|freeasync)", (*FREED_BY_POOL, "unpinned", "atonce"), SERVED_IN_CAPTURE),
-            Row("capture", r"passed-on/(global|local) by .*, miss", ("vmm", "async"), SERVED_IN_CAPTURE),
+            Row("capture", r"refused/.*, (malloc|pitch|free|freeasync)", (*POOLED, "unpinned", "atonce"),
+                SERVED_IN_CAPTURE),
+            Row("capture", r"many-refused/.*, many", (*POOLED, "unpinned", "atonce"), SERVED_IN_CAPTURE),
+            Row("capture", r"refused/.*, miss", (*POOLED, "unpinned", "atonce"), SERVED_IN_CAPTURE),
+            Row("capture", r"refused/.*, (hostalloc|freehost)", POOLED, SERVED_IN_CAPTURE),
             # With GPUPOOL_ASYNC=on.
             Row("capture", r"passed-on/.*, freeasync-own", ("split", "vmm"), SERVED_IN_CAPTURE, is_certain=False),
-            Row("capture", r"refused/.*, hostalloc", BY_POOL, SERVED_IN_CAPTURE),
-            Row("capture", r"refused/.*, freehost", FREED_BY_POOL, SERVED_IN_CAPTURE),
         ),
     ),
 )
