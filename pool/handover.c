@@ -3,6 +3,8 @@
 
 #include "handover.h"
 
+#include "retainer.h"
+
 struct gp_claim_token gp_pool_hand_out_locked(
 	struct gp_pool *pool, struct gp_block *block, const struct gp_request *request)
 {
@@ -21,7 +23,7 @@ struct gp_claim_token gp_pool_hand_out_locked(
 		pool->stream_high_bytes = gp_max(pool->stream_high_bytes, stats->stream_bytes);
 	}
 	if (gp_unlikely(request->capture != NULL))
-		gp_retain_note_hand_out_locked(block, request->capture);
+		gp_retainer_note_hand_out_locked(block, request->capture);
 	token = gp_block_hand_out(block, request->bytes, request->module, serial);
 	stats->used_bytes += block->size;
 	stats->requested_bytes += request->bytes;

@@ -26,6 +26,7 @@
 #include "kind_split.h"
 #include "kind_vmm.h"
 #include "kind_whole.h"
+#include "retainer.h"
 #include "pool/vmm/arena_life.h"
 
 static const struct gp_kind_ops *const kinds[GP_N_KINDS] = {
@@ -137,7 +138,7 @@ static void revoke_locked(struct gp_pool *pool, struct gp_block *block)
 
 	(void)gp_block_claim_as(block, word, GP_BLOCK_RETURNING);
 	gp_block_unmap_locked(pool, block);
-	gp_retain_forget_locked(block);
+	gp_retainer_forget_locked(block);
 }
 
 void gp_pool_drop(struct gp_pool *pool)

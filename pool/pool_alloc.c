@@ -13,6 +13,7 @@
 #include "kind_whole.h"
 #include "ladder.h"
 #include "pool_query.h"
+#include "retain.h"
 #include "reuse.h"
 #include "rounds.h"
 #include "segment.h"

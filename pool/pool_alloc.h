@@ -5,7 +5,7 @@
 /* Hands blocks out and takes them back. */
 
 #include "addrmap.h"
-#include "retain.h"
+#include "retainer.h"
 #include "stats.h"
 
 /* The explanation of a failed request: its size, and what the pool tried for it. */

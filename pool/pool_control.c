@@ -9,6 +9,7 @@
 #include "kind_whole.h"
 #include "pool_query.h"
 #include "pool/vmm/arena.h"
+#include "retain.h"
 #include "reuse.h"
 #include "rounds.h"
 #include "segment.h"

@@ -7,7 +7,6 @@
 #include "claim.h"
 #include "pool.h"
 #include "fence.h"
-#include "retain.h"
 #include "thrash.h"
 #include "pending.h"
 

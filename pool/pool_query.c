@@ -9,6 +9,7 @@
 #include "caches.h"
 #include "kind.h"
 #include "pool/vmm/arena.h"
+#include "retain.h"
 #include "segment.h"
 
 struct gp_block *gp_pool_block_at_locked(struct gp_pool *pool, uint64_t addr)

@@ -3,171 +3,9 @@
 
 #include "retain.h"
 
-#include <stdlib.h>
-
 #include "handover.h"
 #include "segment.h"
 #include "tuning.h"
-
-void gp_retainers_init(struct gp_retainers *all)
-{
-	gp_mutex_init(&all->lock, GP_RANK_LEAF);
-	gp_list_init(&all->all);
-}
-
-/* Leaves the ring of joined retainers. */
-static void leave_ring_locked(struct gp_retainer *retainer)
-{
-	struct gp_retainer *before = retainer;
-
-	while (before->joined != retainer)
-		before = before->joined;
-	before->joined = retainer->joined;
-	retainer->joined = retainer;
-}
-
-/* The driver drops owners without the lock, so a retainer whose last owner has gone is freed later: here. */
-static void free_unused_locked(struct gp_retainers *all)
-{
-	struct gp_list *link, *tmp;
-
-	gp_list_each_safe(link, tmp, &all->all) {
-		struct gp_retainer *retainer = gp_container_of(link, struct gp_retainer, link);
-
-		if (retainer->n_refs || atomic_load(&retainer->n_owners))
-			continue;
-		leave_ring_locked(retainer);
-		gp_list_remove(link);
-		free(retainer);
-	}
-}
-
-struct gp_retainer *gp_retainer_new(struct gp_retainers *all)
-{
-	struct gp_retainer *retainer = calloc(1, sizeof(*retainer));
-
-	if (!retainer)
-		return NULL;
-	retainer->all = all;
-	retainer->joined = retainer;
-	retainer->n_refs = 1;
-	gp_mutex_lock(&all->lock);
-	free_unused_locked(all);
-	gp_list_append(&all->all, &retainer->link);
-	gp_mutex_unlock(&all->lock);
-	return retainer;
-}
-
-struct gp_retainer *gp_retainer_get(struct gp_retainer *retainer)
-{
-	gp_mutex_lock(&retainer->all->lock);
-	retainer->n_refs++;
-	gp_mutex_unlock(&retainer->all->lock);
-	return retainer;
-}
-
-void gp_retainer_put(struct gp_retainer *retainer)
-{
-	struct gp_retainers *all;
-
-	if (!retainer)
-		return;
-	all = retainer->all;
-	gp_mutex_lock(&all->lock);
-	retainer->n_refs--;
-	gp_mutex_unlock(&all->lock);
-}
-
-void gp_retainer_add_owner(struct gp_retainer *retainer)
-{
-	atomic_fetch_add(&retainer->n_owners, 1);
-}
-
-void gp_retainer_drop_owner(struct gp_retainer *retainer)
-{
-	/* The retainer may be freed as soon as it has no owner. */
-	struct gp_retainers *all = retainer->all;
-
-	if (atomic_fetch_sub(&retainer->n_owners, 1) == 1)
-		atomic_fetch_add(&all->n_ended, 1);
-}
-
-static bool is_owned_locked(const struct gp_retainer *retainer)
-{
-	const struct gp_retainer *r = retainer;
-
-	do {
-		if (atomic_load(&r->n_owners))
-			return true;
-		r = r->joined;
-	} while (r != retainer);
-	return false;
-}
-
-bool gp_retainer_is_owned(struct gp_retainer *retainer)
-{
-	bool is_owned;
-
-	gp_mutex_lock(&retainer->all->lock);
-	is_owned = is_owned_locked(retainer);
-	gp_mutex_unlock(&retainer->all->lock);
-	return is_owned;
-}
-
-bool gp_retainer_is_unused(struct gp_retainer *retainer)
-{
-	bool is_unused;
-
-	gp_mutex_lock(&retainer->all->lock);
-	is_unused = retainer->n_refs == 1 && retainer->joined == retainer;
-	gp_mutex_unlock(&retainer->all->lock);
-	return is_unused;
-}
-
-static bool are_joined_locked(const struct gp_retainer *a, const struct gp_retainer *b)
-{
-	const struct gp_retainer *r = a;
-
-	do {
-		if (r == b)
-			return true;
-		r = r->joined;
-	} while (r != a);
-	return false;
-}
-
-/* Two rings become one if a member of each takes over the other's successor. */
-void gp_retainer_join(struct gp_retainer *a, struct gp_retainer *b)
-{
-	gp_mutex_lock(&a->all->lock);
-	if (!are_joined_locked(a, b)) {
-		struct gp_retainer *next = a->joined;
-
-		a->joined = b->joined;
-		b->joined = next;
-	}
-	gp_mutex_unlock(&a->all->lock);
-}
-
-void gp_retain_note_hand_out_locked(struct gp_block *block, const struct gp_capture_alloc *capture)
-{
-	struct gp_retainer *before = block->flags & GP_BLOCK_CAPTURED ? block->captured.retainer : NULL;
-
-	block->captured.retainer = gp_retainer_get(capture->retainer);
-	block->captured.n_outside = capture->n_outside;
-	block->captured.n_inside = capture->n_inside;
-	block->flags |= GP_BLOCK_CAPTURED;
-	gp_retainer_put(before);
-}
-
-void gp_retain_forget_locked(struct gp_block *block)
-{
-	if (!(block->flags & GP_BLOCK_CAPTURED))
-		return;
-	gp_retainer_put(block->captured.retainer);
-	block->captured.retainer = NULL;
-	block->flags &= (uint8_t) ~(GP_BLOCK_CAPTURED | GP_BLOCK_REUSABLE);
-}
 
 /* Returns what retains the block from now on, or NULL. own: the block's own retainer, or NULL. */
 static struct gp_retainer *find_retainer(
@@ -192,13 +30,13 @@ bool gp_retain_freed_locked(struct gp_pool *pool, struct gp_block *block, const 
 	bool is_reusable;
 
 	if (!retainer) {
-		gp_retain_forget_locked(block);
+		gp_retainer_forget_locked(block);
 		return false;
 	}
 	is_reusable = capture && capture->may_reuse && own == capture->retainer &&
 		      block->captured.n_outside == capture->n_outside;
 	if (retainer != own) {
-		gp_retain_forget_locked(block);
+		gp_retainer_forget_locked(block);
 		block->captured.retainer = gp_retainer_get(retainer);
 		block->flags |= GP_BLOCK_CAPTURED;
 	}
@@ -261,7 +99,7 @@ struct gp_claim_token gp_retain_take(struct gp_pool *pool, struct gp_request *re
 static void release_locked(struct gp_pool *pool, struct gp_block *block)
 {
 	leave_retained_locked(pool, block);
-	gp_retain_forget_locked(block);
+	gp_retainer_forget_locked(block);
 	block->seq = gp_fence_started(pool->fence);
 	block->flags |= GP_BLOCK_UNFENCED;
 	gp_block_set_state(block, GP_BLOCK_PENDING);

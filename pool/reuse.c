@@ -49,6 +49,7 @@
 
 #include "descriptor.h"
 #include "handover.h"
+#include "retain.h"
 #include "reuse.h"
 #include "segment.h"
 #include "tuning.h"

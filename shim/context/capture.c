@@ -72,7 +72,7 @@ static unsigned n_entries, n_room;
 static struct member *members;
 static unsigned n_members, n_members_room;
 static uint64_t n_begun;
-static bool is_any_unlisted; /* there was no host memory for an entry or a member */
+static bool is_any_unlisted;       /* there was no host memory for an entry or a member */
 static _Atomic uint32_t n_outside; /* submissions that were not captured, while a stream captured */
 static _Atomic unsigned n_refused;
 
@@ -228,8 +228,8 @@ static bool has_room_locked(void **items, unsigned n, unsigned *room, size_t siz
 }
 
 /*
- * Adds a thread to a capture. What it has allocated before, while it took part in no capture, is retained for this
- * capture, too: the work that it submits now may use it.
+ * Adds a thread to a capture. Blocks that it has allocated before, while it took part in no capture, are retained for
+ * this capture, too: the work that it submits now may use them.
  */
 static void add_member_locked(int thread, struct entry *entry)
 {
@@ -240,8 +240,7 @@ static void add_member_locked(int thread, struct entry *entry)
 	if (outside)
 		gp_retainer_join(outside->retainer, entry->retainer);
 	if (has_room_locked((void **)&members, n_members, &n_members_room, sizeof(*members)))
-		members[n_members++] =
-			(struct member){thread, entry->capture.number, gp_retainer_get(entry->retainer)};
+		members[n_members++] = (struct member){thread, entry->capture.number, gp_retainer_get(entry->retainer)};
 }
 
 /* Returns what stands for the allocations of a thread that takes part in no capture. */
@@ -262,7 +261,7 @@ static bool takes_part_locked(int thread, const struct entry *entry)
 	return find_member_locked(thread, entry->capture.number) != NULL;
 }
 
-/* Removes the members of a capture. Those that took part begin anew with what they allocate outside of captures. */
+/* Removes the members of a capture. Blocks that these threads allocate later have nothing to do with this capture. */
 static void remove_members_locked(const struct entry *entry)
 {
 	for (unsigned i = n_members; i-- > 0;)
@@ -349,8 +348,8 @@ static void add_entry(struct gp_capture *capture)
 		struct entry *entry = &entries[n_entries++];
 
 		capture->number = ++n_begun;
-		*entry = (struct entry){
-			.capture = *capture, .id = id, .retainer = new_retainer(), .is_linear = id != 0};
+		*entry =
+			(struct entry){.capture = *capture, .id = id, .retainer = new_retainer(), .is_linear = id != 0};
 		gp_retainer_add_owner(entry->retainer);
 		add_member_locked(thread_now(), entry);
 	}
@@ -414,16 +413,15 @@ static void add_graph(struct gp_retainer *retainer, CUgraph graph)
 
 	gp_retainer_add_owner(retainer);
 	if (graph && gp_real.cuUserObjectCreate && gp_real.cuGraphRetainUserObject)
-		r = gp_real.cuUserObjectCreate(
-			&object, retainer, graph_is_gone, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
+		r = gp_real.cuUserObjectCreate(&object, retainer, graph_is_gone, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
 	if (!r)
 		r = gp_real.cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE);
 	if (is_relaxed)
 		(void)gp_real.cuThreadExchangeStreamCaptureMode(&mode);
 	if (r && !atomic_exchange(&is_logged, true))
 		gp_log(GP_LOG_WARN,
-			"driver error %d: the end of a captured graph cannot be seen, so memory that was allocated or freed "
-			"during its capture stays reserved until the end of the context",
+			"driver error %d: the end of a captured graph cannot be seen, so memory that was allocated or "
+			"freed during its capture stays reserved until the end of the context",
 			r);
 }
 

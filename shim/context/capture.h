@@ -25,7 +25,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "pool/retain.h"
+#include "pool/retainer.h"
 #include "shim/driver/cuda_abi.h"
 #include "shim/driver/submit.h"
 
@@ -55,7 +55,7 @@ struct gp_capture {
 	CUgraph graph;   /* the program's graph that gets the nodes; NULL: the end of the capture makes one */
 };
 
-/* Called before the driver begins a capture, and after that with the driver's result. graph: as in struct gp_capture. */
+/* Called before the driver begins a capture, and after that with its result. graph: as in struct gp_capture. */
 void gp_capture_begin(struct gp_capture *capture, CUstream stream, bool is_per_thread, CUgraph graph);
 void gp_capture_begun(struct gp_capture *capture, CUresult r);
 
@@ -71,8 +71,8 @@ void gp_capture_ended(const struct gp_capture *capture, CUresult r, CUgraph grap
 void gp_capture_forget_context(CUcontext ctx);
 
 /*
- * Describe an allocation or a free of this thread to the pool, while a stream captures. Return false if none does. After
- * true, gp_capture_alloc_done or gp_capture_free_done must follow the pool's call.
+ * Describe an allocation or a free of this thread to the pool, while a stream captures. Return false if none does.
+ * After true, gp_capture_alloc_done or gp_capture_free_done must follow the pool's call.
  */
 bool gp_capture_of_alloc(struct gp_capture_alloc *ret_how);
 void gp_capture_alloc_done(struct gp_capture_alloc *how);

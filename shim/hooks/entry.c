@@ -63,34 +63,33 @@
 #define HOOK_FAST(symbol, name, version, flags, parameters, arguments) FAST(symbol, parameters, arguments, (void)0)
 #define HOOK_ALLOC_FAST(symbol, name, version, flags, parameters, arguments) \
 	FAST(symbol, parameters, arguments, gp_module.address = CALLER())
-#define WORK(symbol, name, version, flags, parameters, arguments, stream)                        \
-	static __attribute__((noinline)) CUresult see_##symbol parameters                        \
-	{                                                                                        \
-		struct gp_submission_lane *lane;                                                 \
-		CUresult r;                                                                      \
-                                                                                                 \
-		if (!gp_real_ready())                                                            \
-			return CUDA_ERROR_NOT_INITIALIZED;                                       \
-		if (!gp_real.symbol)                                                             \
-			return CUDA_ERROR_NOT_FOUND;                                             \
-		gp_serial_see(stream, flags);                                                    \
-		gp_capture_see(stream, flags);                                                   \
-		lane = gp_submit_begin();                                                        \
-		r = gp_real.symbol arguments;                                                    \
-		gp_submit_end(lane);                                                             \
-		return r;                                                                        \
-	}                                                                                        \
-	EXPORTED(symbol, parameters)                                                             \
-	{                                                                                        \
-		struct gp_submission_lane *lane;                                                 \
-		CUresult r;                                                                      \
-                                                                                                 \
-		if (gp_unlikely(gp_submit_is_stream_of_interest() || !gp_real_is_found() ||      \
-				!gp_real.symbol))                                                \
-			return see_##symbol arguments;                                           \
-		lane = gp_submit_begin();                                                        \
-		r = gp_real.symbol arguments;                                                    \
-		gp_submit_end(lane);                                                             \
-		return r;                                                                        \
+#define WORK(symbol, name, version, flags, parameters, arguments, stream)                                     \
+	static __attribute__((noinline)) CUresult see_##symbol parameters                                     \
+	{                                                                                                     \
+		struct gp_submission_lane *lane;                                                              \
+		CUresult r;                                                                                   \
+                                                                                                              \
+		if (!gp_real_ready())                                                                         \
+			return CUDA_ERROR_NOT_INITIALIZED;                                                    \
+		if (!gp_real.symbol)                                                                          \
+			return CUDA_ERROR_NOT_FOUND;                                                          \
+		gp_serial_see(stream, flags);                                                                 \
+		gp_capture_see(stream, flags);                                                                \
+		lane = gp_submit_begin();                                                                     \
+		r = gp_real.symbol arguments;                                                                 \
+		gp_submit_end(lane);                                                                          \
+		return r;                                                                                     \
+	}                                                                                                     \
+	EXPORTED(symbol, parameters)                                                                          \
+	{                                                                                                     \
+		struct gp_submission_lane *lane;                                                              \
+		CUresult r;                                                                                   \
+                                                                                                              \
+		if (gp_unlikely(gp_submit_is_stream_of_interest() || !gp_real_is_found() || !gp_real.symbol)) \
+			return see_##symbol arguments;                                                        \
+		lane = gp_submit_begin();                                                                     \
+		r = gp_real.symbol arguments;                                                                 \
+		gp_submit_end(lane);                                                                          \
+		return r;                                                                                     \
 	}
 #include "shim/driver/hooks.def"

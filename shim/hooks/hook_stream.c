@@ -76,15 +76,15 @@ CUresult hook_cuStreamDestroy_v2(CUstream stream)
 	gp_capture_begun(&capture, r);                            \
 	return r
 
-#define END(is_per_thread, ret_graph, has_graph, call)                                  \
-	struct gp_capture capture;                                                      \
-	CUgraph *ended = ret_graph;                                                     \
-	CUresult r;                                                                     \
-                                                                                        \
-	gp_capture_end(&capture, stream, is_per_thread);                                \
-	r = gp_real.call;                                                               \
-	gp_capture_ended(&capture, r, !r && ended ? *ended : NULL, has_graph);          \
-	gp_context_settle_completion();                                                 \
+#define END(is_per_thread, ret_graph, has_graph, call)                         \
+	struct gp_capture capture;                                             \
+	CUgraph *ended = ret_graph;                                            \
+	CUresult r;                                                            \
+                                                                               \
+	gp_capture_end(&capture, stream, is_per_thread);                       \
+	r = gp_real.call;                                                      \
+	gp_capture_ended(&capture, r, !r && ended ? *ended : NULL, has_graph); \
+	gp_context_settle_completion();                                        \
 	return r
 
 CUresult hook_cuStreamBeginCapture(CUstream stream)
@@ -190,50 +190,50 @@ CUresult hook_cuEventRecordWithFlags_ptsz(CUevent event, CUstream stream, unsign
 	return gp_real.call
 
 CUresult hook_cuStreamGetCaptureInfo_v2(
-	CUstream stream, int *status, uint64_t *id, CUgraph *graph, const CUgraphNode **nodes, size_t *n)
+	CUstream stream, int *status, uint64_t *id, CUgraph *graph, const void **nodes, size_t *n)
 {
 	INFO(0, cuStreamGetCaptureInfo_v2(stream, status, id, graph, nodes, n));
 }
 
 CUresult hook_cuStreamGetCaptureInfo_v2_ptsz(
-	CUstream stream, int *status, uint64_t *id, CUgraph *graph, const CUgraphNode **nodes, size_t *n)
+	CUstream stream, int *status, uint64_t *id, CUgraph *graph, const void **nodes, size_t *n)
 {
 	INFO(1, cuStreamGetCaptureInfo_v2_ptsz(stream, status, id, graph, nodes, n));
 }
 
-CUresult hook_cuStreamGetCaptureInfo_v3(CUstream stream, int *status, uint64_t *id, CUgraph *graph,
-	const CUgraphNode **nodes, const void **edges, size_t *n)
+CUresult hook_cuStreamGetCaptureInfo_v3(
+	CUstream stream, int *status, uint64_t *id, CUgraph *graph, const void **nodes, const void **edges, size_t *n)
 {
 	INFO(0, cuStreamGetCaptureInfo_v3(stream, status, id, graph, nodes, edges, n));
 }
 
-CUresult hook_cuStreamGetCaptureInfo_v3_ptsz(CUstream stream, int *status, uint64_t *id, CUgraph *graph,
-	const CUgraphNode **nodes, const void **edges, size_t *n)
+CUresult hook_cuStreamGetCaptureInfo_v3_ptsz(
+	CUstream stream, int *status, uint64_t *id, CUgraph *graph, const void **nodes, const void **edges, size_t *n)
 {
 	INFO(1, cuStreamGetCaptureInfo_v3_ptsz(stream, status, id, graph, nodes, edges, n));
 }
 
-CUresult hook_cuStreamUpdateCaptureDependencies(CUstream stream, CUgraphNode *nodes, size_t n, unsigned flags)
+CUresult hook_cuStreamUpdateCaptureDependencies(CUstream stream, void *nodes, size_t n, unsigned flags)
 {
 	gp_capture_see_fork(stream, 0);
 	return gp_real.cuStreamUpdateCaptureDependencies(stream, nodes, n, flags);
 }
 
-CUresult hook_cuStreamUpdateCaptureDependencies_ptsz(CUstream stream, CUgraphNode *nodes, size_t n, unsigned flags)
+CUresult hook_cuStreamUpdateCaptureDependencies_ptsz(CUstream stream, void *nodes, size_t n, unsigned flags)
 {
 	gp_capture_see_fork(stream, 1);
 	return gp_real.cuStreamUpdateCaptureDependencies_ptsz(stream, nodes, n, flags);
 }
 
 CUresult hook_cuStreamUpdateCaptureDependencies_v2(
-	CUstream stream, CUgraphNode *nodes, const void *edges, size_t n, unsigned flags)
+	CUstream stream, void *nodes, const void *edges, size_t n, unsigned flags)
 {
 	gp_capture_see_fork(stream, 0);
 	return gp_real.cuStreamUpdateCaptureDependencies_v2(stream, nodes, edges, n, flags);
 }
 
 CUresult hook_cuStreamUpdateCaptureDependencies_v2_ptsz(
-	CUstream stream, CUgraphNode *nodes, const void *edges, size_t n, unsigned flags)
+	CUstream stream, void *nodes, const void *edges, size_t n, unsigned flags)
 {
 	gp_capture_see_fork(stream, 1);
 	return gp_real.cuStreamUpdateCaptureDependencies_v2_ptsz(stream, nodes, edges, n, flags);

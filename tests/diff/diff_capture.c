@@ -7,9 +7,9 @@
  * after it (T5.7), the end of the capture, and the effect of its graph.
  *
  * The driver refuses an unsafe call, and destroys the capture, except in three cases: the thread's mode is relaxed; the
- * thread captures itself, in relaxed mode; another thread captures, and one of the two modes is not global. A pool serves
- * even a call that the driver would refuse, also if it has to grow. These calls are in the scenario "refused", whose
- * answers differ as documented. All other calls are in "allowed".
+ * thread captures itself, in relaxed mode; another thread captures, and one of the two modes is not global. A pool
+ * serves even a call that the driver would refuse, also if it has to grow. These calls are in the scenario "refused",
+ * whose answers differ as documented. All other calls are in "allowed".
  */
 
 #include <pthread.h>

@@ -131,8 +131,8 @@ MODE(local, THREAD_LOCAL)
 MODE(relaxed, RELAXED)
 
 /*
- * Requests a block that no cache can serve. The driver refuses it and invalidates the capture, as without the
- * library.
+ * Requests a block that no cache can serve. Without the library the driver refuses it and invalidates the capture. The
+ * pool grows.
  */
 static void miss(void)
 {

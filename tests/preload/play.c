@@ -215,7 +215,7 @@ void play_same_or_served(const struct play *play)
 {
 	struct play served = *play;
 
-	if (strcmp(play->words[0], "miss") != 0 || strcmp(play->env[0], "GPUPOOL_POOL=vmm") != 0) {
+	if (strcmp(play->words[0], "miss") != 0) {
 		play_same(play);
 		return;
 	}

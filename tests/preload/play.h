@@ -45,8 +45,8 @@ void play_run(const struct play *play);
 void play_same(const struct play *play);
 
 /*
- * Like play_same, but allows the documented difference: if memory is mapped, an allocation that misses the cache is
- * served even during a capture, and the capture goes on.
+ * Like play_same, but allows the documented difference: an allocation for which the pool has to grow is served even
+ * during a capture, and the capture goes on.
  */
 void play_same_or_served(const struct play *play);
 

@@ -24,7 +24,7 @@ static const char *const pools[][4] = {
 
 enum { N_POOLS = LENGTH(pools), BLOCK = 4 << 20 };
 
-/* What status said at the pauses: reserved memory, and its peak. */
+/* Reserved memory and its peak, as status showed them at the pauses. */
 static struct {
 	char name[16];
 	uint64_t retained, peak;
@@ -81,7 +81,8 @@ START_TEST(after_a_hundred_captures_and_ends_of_graphs_no_memory_is_lost)
 {
 	run("many", pools[_i]);
 	ck_assert_uint_eq(retained_at("end"), 0);
-	if (!strstr(pools[_i][0], "=none"))
+	/* Where a record makes the host wait, no fence is recorded for what the graphs release. */
+	if (!strstr(pools[_i][0], "=none") && !strstr(pools[_i][1], "=12040"))
 		ck_assert_uint_eq(play_fact("later allocations"), 0);
 }
 END_TEST
@@ -148,7 +149,7 @@ END_TEST
 static const char *const faults[][4] = {
 	{"GPUPOOL_POOL=split", "SIMGPU_FAULT=cuMemAlloc_v2:2+=2", NULL},
 	{"GPUPOOL_POOL=none", "SIMGPU_FAULT=cuMemAlloc_v2:2+=2", NULL},
-	{"GPUPOOL_POOL=vmm", "SIMGPU_FAULT=cuMemCreate:2+=2", NULL},
+	{"GPUPOOL_POOL=vmm", "SIMGPU_FAULT=cuMemCreate:4+=2", NULL},
 	{"GPUPOOL_BACKEND=async", "SIMGPU_FAULT=cuMemAllocFromPoolAsync:2+=2", NULL},
 };
 
@@ -156,7 +157,7 @@ START_TEST(an_allocation_that_the_driver_refuses_in_a_capture_leaves_the_capture
 {
 	n_looks = 0;
 	play_run(&(struct play){.program = "app_graph",
-		.words = {"refused-once"},
+		.words = {"refused"},
 		.env = faults[_i],
 		.preload = play_library,
 		.at_pause = look});
@@ -200,8 +201,7 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc, the_end_of_a_context_before_its_graph_leaves_nothing_reserved, 0, N_POOLS);
 	tcase_add_loop_test(tc, an_allocation_that_the_driver_refuses_in_a_capture_leaves_the_capture_valid, 0,
 		(int)LENGTH(faults));
-	tcase_add_loop_test(
-		tc, memory_stays_reserved_if_the_end_of_a_graph_cannot_be_seen, 0, (int)LENGTH(unseen));
+	tcase_add_loop_test(tc, memory_stays_reserved_if_the_end_of_a_graph_cannot_be_seen, 0, (int)LENGTH(unseen));
 }
 
 int main(int argc, char **argv)

@@ -6,7 +6,7 @@
 #include <check.h>
 
 #include "pool/pool.h"
-#include "pool/retain.h"
+#include "pool/retainer.h"
 #include "pool/tcache.h"
 #include "pool/tcache_pool.h"
 #include "pool_fixture.h"
@@ -183,10 +183,9 @@ START_TEST(memory_that_other_work_may_have_used_is_not_used_again_in_the_capture
 
 	setup(_i);
 	addr = alloc_in(4 * GP_MIB, capture, 0, true);
-	free_in(addr, &(struct gp_capture_free){
-			      .retainer = capture, .n_outside = 1, .n_inside = 1, .may_reuse = true});
+	free_in(addr, &(struct gp_capture_free){.retainer = capture, .n_outside = 1, .n_inside = 1, .may_reuse = true});
 	ck_assert_uint_ne(alloc_in(4 * GP_MIB, capture, 1, true), addr);
-	/* Nor is memory from before the capture. */
+	/* Memory from before the capture is not used again either. */
 	addr = fixture_alloc(8 * GP_MIB);
 	free_captured(addr);
 	ck_assert_uint_ne(alloc_in(8 * GP_MIB, capture, 1, true), addr);
@@ -324,18 +323,14 @@ static Suite *make_suite(void)
 	Suite *suite = suite_create("retain");
 	TCase *tc = tcase_create("every kind");
 
-	tcase_add_loop_test(
-		tc, a_block_freed_during_a_capture_is_reused_once_its_last_graph_is_gone, 0, GP_N_KINDS);
+	tcase_add_loop_test(tc, a_block_freed_during_a_capture_is_reused_once_its_last_graph_is_gone, 0, GP_N_KINDS);
 	tcase_add_loop_test(
 		tc, a_block_allocated_during_a_capture_and_freed_after_it_waits_for_the_graph, 0, GP_N_KINDS);
 	tcase_add_loop_test(tc, a_capture_that_ends_without_a_graph_retains_nothing, 0, GP_N_KINDS);
 	tcase_add_loop_test(tc, a_released_block_waits_for_the_work_that_was_submitted_until_then, 0, GP_N_KINDS);
-	tcase_add_loop_test(
-		tc, memory_of_a_capture_is_used_again_only_by_requests_of_nearly_its_size, 0, GP_N_KINDS);
-	tcase_add_loop_test(
-		tc, memory_that_other_work_may_have_used_is_not_used_again_in_the_capture, 0, GP_N_KINDS);
-	tcase_add_loop_test(
-		tc, memory_is_not_retained_if_nothing_was_captured_while_it_was_allocated, 0, GP_N_KINDS);
+	tcase_add_loop_test(tc, memory_of_a_capture_is_used_again_only_by_requests_of_nearly_its_size, 0, GP_N_KINDS);
+	tcase_add_loop_test(tc, memory_that_other_work_may_have_used_is_not_used_again_in_the_capture, 0, GP_N_KINDS);
+	tcase_add_loop_test(tc, memory_is_not_retained_if_nothing_was_captured_while_it_was_allocated, 0, GP_N_KINDS);
 	tcase_add_loop_test(tc, memory_of_a_thread_outside_the_capture_is_retained_only_if_it_joins, 0, GP_N_KINDS);
 	tcase_add_loop_test(tc, a_block_that_two_captures_may_use_waits_for_both, 0, GP_N_KINDS);
 	tcase_add_loop_test(tc, a_captured_block_does_not_enter_a_thread_cache, GP_KIND_SIMPLE, GP_N_KINDS);
