@@ -37,7 +37,8 @@ static void add_idle_of(void *arg, struct gp_pool *pool)
 	struct gp_stats stats;
 
 	gp_pool_stats(pool, &stats);
-	held->idle_bytes += stats.cached_bytes + stats.pending_bytes + stats.returning_bytes;
+	/* The program cannot get memory that is retained for a graph. */
+	held->idle_bytes += stats.cached_bytes + stats.pending_bytes - stats.retained_bytes + stats.returning_bytes;
 }
 
 static void add_idle(void *arg, struct gp_context *context)

@@ -207,6 +207,9 @@ static void log_cause(const struct gp_oom *oom)
 	case GP_OOM_PENDING:
 		gp_log(GP_LOG_WARN, "  cause: the GPU may still be using %s that the program has freed",
 			gp_amount_text(one, oom->stats.pending_bytes));
+		if (oom->stats.retained_bytes)
+			gp_log(GP_LOG_WARN, "  of these, %s stay reserved until captured graphs are destroyed",
+				gp_amount_text(one, oom->stats.retained_bytes));
 		break;
 	case GP_OOM_ROUNDED:
 		gp_log(GP_LOG_WARN, "  cause: rounding: pool type %s uses %s more than the program requested",

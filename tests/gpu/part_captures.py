@@ -5,7 +5,7 @@
 Stream captures:
 - the programs of tests/diff about captures and unpooled memory, raw compared with every configuration;
 - a library that finds no context-wide fences, as on a driver before CUDA 12.5, under programs of every kind;
-- graphs that PyTorch and CuPy capture while memory is allocated and freed.
+- graphs that PyTorch and CuPy capture while memory is allocated and freed, PyTorch also without its own cache.
 """
 
 import importlib.util
@@ -20,8 +20,10 @@ FENCELESS_CONFIGS = ["none", "split"]
 SCALE = 0.1  # arguments of the stream matrix, with the library that finds no context-wide fences
 FEW_ADDRESSES = 64  # of 96 rounds; more addresses mean that freed memory is not reused
 GRAPHS = [
-    ("torch", "work_torch_graph.py", ("raw", "none", "simple", "binned", "split", "split/comp")),
-    ("cupy", "work_cupy_graph.py", ("raw", "none", "split", "split/comp")),
+    ("torch", "torch", "work_torch_graph.py", ("raw", "none", "simple", "binned", "split", "split/comp")),
+    ("torch", "torch without its cache", "work_torch_uncached_graph.py",
+     ("raw", "none", "simple", "binned", "split", "vmm", "split/comp")),
+    ("cupy", "cupy", "work_cupy_graph.py", ("raw", "none", "split", "split/comp")),
 ]
 GRAPH_SECONDS = 90
 
@@ -71,15 +73,15 @@ def run_facts(results, out):
 
 def run_graphs(results, out):
     library = programs.preload_library()
-    for name, script, wanted in GRAPHS:
-        if not importlib.util.find_spec(name):
+    for module, name, script, wanted in GRAPHS:
+        if not importlib.util.find_spec(module):
             results.note(f"{name}'s graphs: skipped, not installed", None)
             continue
         answers = {}
         for config in programs.pool_configs(library):
             if config.name not in wanted:
                 continue
-            log = out / "captures" / f"{name}-{config.name.replace('/', '-')}.txt"
+            log = out / "captures" / f"{name}-{config.name}.txt".replace("/", "-").replace(" ", "-")
             words = [sys.executable, programs.SOURCES / script]
             done = programs.run_program(config, words, log, timeout=GRAPH_SECONDS)
             answers[config.name] = done.text

@@ -424,6 +424,66 @@ START_TEST(memory_of_a_graph_lives_as_long_as_the_graph)
 }
 END_TEST
 
+static unsigned n_destroyed;
+static CUresult inside_destructor;
+
+static void count_destroyed(void *arg)
+{
+	CUdeviceptr ptr;
+
+	n_destroyed++;
+	inside_destructor = cuMemAlloc_v2(&ptr, 4096);
+}
+
+START_TEST(a_user_object_lives_as_long_as_its_graph_and_all_clones_and_executables)
+{
+	CUgraph graph, clone;
+	CUgraphExec exec[2];
+	CUuserObject object;
+	CUstream stream;
+
+	test_start();
+	stream = test_stream(CU_STREAM_NON_BLOCKING);
+	ok(cuStreamBeginCapture_v2(stream, RELAXED));
+	ok(test_spin(stream, 1));
+	ok(cuStreamEndCapture(stream, &graph));
+	fails(cuUserObjectCreate(&object, NULL, count_destroyed, 1, 0), CUDA_ERROR_INVALID_VALUE);
+	ok(cuUserObjectCreate(&object, NULL, count_destroyed, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+	fails(cuGraphRetainUserObject(graph, object, 2, CU_GRAPH_USER_OBJECT_MOVE), CUDA_ERROR_INVALID_VALUE);
+	ok(cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE));
+	ok(cuGraphClone(&clone, graph));
+	ok(cuGraphInstantiateWithFlags(&exec[0], graph, 0));
+	ok(cuGraphInstantiateWithFlags(&exec[1], clone, 0));
+	ok(cuGraphDestroy(graph));
+	ok(cuGraphExecDestroy(exec[1]));
+	ok(cuGraphDestroy(clone));
+	ck_assert_uint_eq(n_destroyed, 0);
+	ok(cuGraphExecDestroy(exec[0]));
+	ck_assert_uint_eq(n_destroyed, 1);
+	ck_assert_int_eq(inside_destructor, CUDA_ERROR_NOT_PERMITTED);
+	fails(cuUserObjectRelease(object, 1), CUDA_ERROR_INVALID_VALUE);
+}
+END_TEST
+
+START_TEST(a_graph_can_give_up_a_user_object)
+{
+	CUuserObject object;
+	CUgraph graph;
+
+	test_start();
+	ok(cuGraphCreate(&graph, 0));
+	ok(cuUserObjectCreate(&object, NULL, count_destroyed, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+	ok(cuUserObjectRetain(object, 1));
+	ok(cuGraphRetainUserObject(graph, object, 1, 0));
+	ok(cuUserObjectRelease(object, 2));
+	ck_assert_uint_eq(n_destroyed, 0);
+	ok(cuGraphReleaseUserObject(graph, object, 1));
+	ck_assert_uint_eq(n_destroyed, 1);
+	ok(cuGraphDestroy(graph));
+	ck_assert_uint_eq(n_destroyed, 1);
+}
+END_TEST
+
 static TCase *capture_cases(void)
 {
 	TCase *tc = tcase_create("captures");
@@ -438,6 +498,8 @@ static TCase *capture_cases(void)
 	tcase_add_test(tc, each_capture_of_a_stream_has_its_own_id);
 	tcase_add_test(tc, a_capture_ends_when_its_first_stream_is_destroyed);
 	tcase_add_test(tc, the_begin_and_the_end_of_a_capture_must_match);
+	tcase_add_test(tc, a_user_object_lives_as_long_as_its_graph_and_all_clones_and_executables);
+	tcase_add_test(tc, a_graph_can_give_up_a_user_object);
 	tcase_add_loop_test(tc, memory_of_a_graph_lives_as_long_as_the_graph, 0, 2);
 	return tc;
 }
