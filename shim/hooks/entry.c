@@ -5,9 +5,9 @@
  * The exported driver functions. Each one finds the driver if necessary, passes the call on if gpupool is off or
  * bypassed, preserves errno, and calls its body in a hook_*.c file. They are generated, so that none can miss a step.
  *
- * Functions that submit work (WORK) count the submission and call the driver. Until serial mode has ended, and
- * while a stream captures, they also look at the stream. The FAST variants first try the thread's cache (hit_SYMBOL in hook_memory.h) without the other
- * steps: the earlier call that created this cache went through all of them.
+ * Functions that submit work (WORK) count the submission and call the driver. Until serial mode has ended, and while a
+ * stream captures, they also look at the stream. The FAST variants first try the thread's cache (hit_SYMBOL in
+ * hook_memory.h) without the other steps: the earlier call that created this cache went through all of them.
  */
 
 #include <errno.h>

@@ -12,20 +12,26 @@
 #include "app_driver.h"
 #include "tests/sim/abi.h"
 
-enum { LAUNCHES = 6, OTHERS = 24, ROUNDS = 100, STEPS = 40, BESIDE = 200 };
+enum { LAUNCHES = 6, OTHERS = 24, ROUNDS = 100, STEPS = 40, BESIDE = 200, THREAD_ROUNDS = 30 };
 
 static const size_t bytes = 4 * MIB, touched = 256 * KIB;
-static CUdeviceptr out;
-static CUstream stream;
+/* Each thread that captures by itself has its own. */
+static _Thread_local CUdeviceptr out;
+static _Thread_local CUstream stream;
 
-static void start(void)
+static void start_thread(void)
 {
-	app_start();
 	stream = app_stream();
 	out = app_alloc(bytes);
 	/* The first launch of a kernel may load it, which no capture allows. */
 	app_fill(stream, out, touched, 0);
 	APP_MUST(cuStreamSynchronize(stream));
+}
+
+static void start(void)
+{
+	app_start();
+	start_thread();
 }
 
 static void begin(int mode)
@@ -305,25 +311,34 @@ static void chain_with_other_work(void)
 	reused_inside(false, false, true);
 }
 
+struct shared {
+	CUdeviceptr old, out;
+	CUstream stream;
+};
+
 /* Another thread captures on the same stream, as the threads of an autograd engine do. */
-static void *capture_in_thread(void *old)
+static void *capture_in_thread(void *arg)
 {
+	const struct shared *shared = arg;
+
 	APP_MUST(cuCtxSetCurrent(app_ctx));
-	capture_through(*(CUdeviceptr *)old, 42);
+	out = shared->out;
+	stream = shared->stream;
+	capture_through(shared->old, 42);
 	return NULL;
 }
 
 static void second_thread(void)
 {
-	CUdeviceptr old;
+	struct shared shared;
 	pthread_t thread;
 	CUgraphExec exec;
 	CUgraph graph;
 
 	start();
-	old = app_alloc(bytes);
+	shared = (struct shared){app_alloc(bytes), out, stream};
 	begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
-	pthread_create(&thread, NULL, capture_in_thread, &old);
+	pthread_create(&thread, NULL, capture_in_thread, &shared);
 	pthread_join(thread, NULL);
 	graph = end();
 	exec = instantiate(graph);
@@ -374,6 +389,42 @@ static void thread_beside(void)
 	replay(exec, 42);
 	APP_MUST(cuGraphExecDestroy(exec));
 	APP_MUST(cuGraphDestroy(graph));
+	app_pause("end");
+	app_report_driver();
+}
+
+/* Captures, launches and destroys graphs in a loop. */
+static void *make_graphs(void *mode)
+{
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	start_thread();
+	for (unsigned i = 0; i < THREAD_ROUNDS; i++) {
+		CUgraphExec exec;
+		CUgraph graph;
+
+		begin(*(int *)mode);
+		capture_through(app_alloc(bytes), i);
+		graph = end();
+		exec = instantiate(graph);
+		APP_MUST(cuGraphDestroy(graph));
+		launch(exec, i);
+		APP_MUST(cuGraphExecDestroy(exec));
+	}
+	return NULL;
+}
+
+/* Threads that capture at the same time, and one that takes no part. */
+static void threads(void)
+{
+	static int modes[] = {CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, CU_STREAM_CAPTURE_MODE_RELAXED};
+	pthread_t thread[3];
+
+	start();
+	for (unsigned i = 0; i < 2; i++)
+		pthread_create(&thread[i], NULL, make_graphs, &modes[i]);
+	pthread_create(&thread[2], NULL, work_beside, NULL);
+	for (unsigned i = 0; i < 3; i++)
+		pthread_join(thread[i], NULL);
 	app_pause("end");
 	app_report_driver();
 }
@@ -514,6 +565,7 @@ const struct app_scenario app_scenarios[] = {
 	{"chain-with-other-work", chain_with_other_work},
 	{"second-thread", second_thread},
 	{"thread-beside", thread_beside},
+	{"threads", threads},
 	{"destroyed", destroyed},
 	{"into-a-graph", into_a_graph},
 	{"pinned", pinned},

@@ -214,7 +214,7 @@ void play_same(const struct play *play)
 static bool is_off(const struct play *play)
 {
 	for (const char *const *variable = play->env; variable && *variable; variable++)
-		if (!strcmp(*variable, "GPUPOOL=off"))
+		if (!strcmp(*variable, "GPUPOOL=0"))
 			return true;
 	return false;
 }

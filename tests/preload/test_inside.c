@@ -174,6 +174,21 @@ START_TEST(allocations_in_stream_order_behave_as_without_the_library)
 }
 END_TEST
 
+static const char *const graphs[] = {"cloned", "destroyed", "many", "second-thread", "thread-beside", "threads"};
+
+/* Without the library these programs would use memory that the driver has taken back. */
+START_TEST(graphs_keep_memory_that_was_freed_in_their_capture)
+{
+	play_run(&(struct play){.program = "app_graph_inside",
+		.words = {graphs[_i % (int)LENGTH(graphs)]},
+		.env = pools[_i / (int)LENGTH(graphs)],
+		.at_pause = send_requests});
+	ck_assert_str_eq(play_err, "");
+	ck_assert_int_eq(play_status, 0);
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
 START_TEST(a_program_behaves_the_same_while_its_call_stacks_are_taken)
 {
 	static const char *const env[] = {
@@ -321,6 +336,8 @@ static void add_others(TCase *tc)
 {
 	int n_left_out = getenv(EMULATOR) ? N_STARTING : 0;
 
+	tcase_add_loop_test(
+		tc, graphs_keep_memory_that_was_freed_in_their_capture, 0, (int)(LENGTH(pools) * LENGTH(graphs)));
 	tcase_add_loop_test(tc, a_program_behaves_the_same_while_its_call_stacks_are_taken, 0, (int)LENGTH(traced));
 	tcase_add_loop_test(tc, a_program_behaves_the_same_under_GPUPOOL_DEBUG, 0, N_DEBUGGED);
 	tcase_add_test(tc, an_exporter_answers_hostile_clients_while_it_allocates_and_frees);

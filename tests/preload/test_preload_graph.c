@@ -118,6 +118,13 @@ START_TEST(memory_of_a_thread_that_takes_no_part_in_a_capture_is_not_reserved)
 }
 END_TEST
 
+START_TEST(threads_that_capture_at_the_same_time_lose_no_memory)
+{
+	run("threads", pools[_i]);
+	ck_assert_uint_eq(retained_at("end"), 0);
+}
+END_TEST
+
 START_TEST(a_capture_that_ends_without_a_graph_releases_its_memory)
 {
 	n_looks = 0;
@@ -196,6 +203,7 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc, memory_is_used_again_in_a_capture_only_while_its_work_has_one_order, 0,
 		N_POOLS * (int)LENGTH(chains));
 	tcase_add_loop_test(tc, memory_of_a_thread_that_takes_no_part_in_a_capture_is_not_reserved, 0, N_POOLS);
+	tcase_add_loop_test(tc, threads_that_capture_at_the_same_time_lose_no_memory, 0, N_POOLS);
 	tcase_add_loop_test(tc, a_capture_that_ends_without_a_graph_releases_its_memory, 0, N_POOLS);
 	tcase_add_loop_test(tc, pinned_memory_that_is_freed_in_a_capture_stays_the_graphs, 0, N_POOLS);
 	tcase_add_loop_test(tc, the_end_of_a_context_before_its_graph_leaves_nothing_reserved, 0, N_POOLS);
