@@ -14,6 +14,7 @@
 #include "shim/backend/foreign_free.h"
 #include "shim/backend/unpooled.h"
 #include "shim/context/context_end.h"
+#include "shim/context/driver_call.h"
 #include "shim/context/libraries.h"
 #include "shim/context/region.h"
 #include "shim/context/stream.h"
@@ -218,16 +219,23 @@ CUresult hook_cuMemAlloc_v2(CUdeviceptr *ptr, size_t bytes)
 
 /*
  * Returns the number that divides every pitch on this device, or 0 if the driver refuses. It is found out once for each
- * context, from an allocation of one byte, which is given back without a wait if possible.
+ * context, from an allocation of one byte, which is given back without a wait if possible. This works in a capture, too.
  */
 static size_t learn_pitch(struct gp_context *context)
 {
 	size_t pitch = atomic_load_explicit(&context->pitch, memory_order_relaxed);
+	struct gp_driver_scope scope;
 	CUdeviceptr probe;
+	CUresult r;
 
 	if (pitch)
 		return pitch;
-	if (gp_real.cuMemAllocPitch_v2(&probe, &pitch, 1, 1, 4))
+	r = gp_driver_enter(&scope, context->handle);
+	if (!r) {
+		r = gp_real.cuMemAllocPitch_v2(&probe, &pitch, 1, 1, 4);
+		gp_driver_leave(&scope);
+	}
+	if (r)
 		return 0;
 	gp_device_give_back(context, probe);
 	atomic_store_explicit(&context->pitch, pitch, memory_order_relaxed);

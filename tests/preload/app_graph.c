@@ -506,6 +506,20 @@ static void pinned(void)
 	app_report_driver();
 }
 
+/* The first pitched allocation of a context asks the driver for the pitch. */
+static void pitch(void)
+{
+	CUdeviceptr ptr = 0;
+	size_t row;
+
+	start();
+	begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
+	app_result("allocation", cuMemAllocPitch_v2(&ptr, &row, 1000, 10, 4));
+	APP_MUST(cuGraphDestroy(end()));
+	APP_MUST(cuMemFree_v2(ptr));
+	app_report_driver();
+}
+
 /* The driver has no memory for an allocation in a capture, which goes on. */
 static void refused(void)
 {
@@ -569,6 +583,7 @@ const struct app_scenario app_scenarios[] = {
 	{"destroyed", destroyed},
 	{"into-a-graph", into_a_graph},
 	{"pinned", pinned},
+	{"pitch", pitch},
 	{"refused", refused},
 	{"context-first", context_first},
 	{0},

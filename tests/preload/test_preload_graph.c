@@ -146,6 +146,12 @@ START_TEST(pinned_memory_that_is_freed_in_a_capture_stays_the_graphs)
 }
 END_TEST
 
+START_TEST(the_first_pitched_allocation_of_a_context_succeeds_in_a_capture)
+{
+	run("pitch", pools[_i]);
+}
+END_TEST
+
 START_TEST(the_end_of_a_context_before_its_graph_leaves_nothing_reserved)
 {
 	run("context-first", pools[_i]);
@@ -206,6 +212,7 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc, threads_that_capture_at_the_same_time_lose_no_memory, 0, N_POOLS);
 	tcase_add_loop_test(tc, a_capture_that_ends_without_a_graph_releases_its_memory, 0, N_POOLS);
 	tcase_add_loop_test(tc, pinned_memory_that_is_freed_in_a_capture_stays_the_graphs, 0, N_POOLS);
+	tcase_add_loop_test(tc, the_first_pitched_allocation_of_a_context_succeeds_in_a_capture, 0, N_POOLS);
 	tcase_add_loop_test(tc, the_end_of_a_context_before_its_graph_leaves_nothing_reserved, 0, N_POOLS);
 	tcase_add_loop_test(tc, an_allocation_that_the_driver_refuses_in_a_capture_leaves_the_capture_valid, 0,
 		(int)LENGTH(faults));
