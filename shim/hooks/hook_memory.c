@@ -219,7 +219,7 @@ CUresult hook_cuMemAlloc_v2(CUdeviceptr *ptr, size_t bytes)
 
 /*
  * Returns the number that divides every pitch on this device, or 0 if the driver refuses. It is found out once for each
- * context, from an allocation of one byte, which is given back without a wait if possible. This works in a capture, too.
+ * context, also during a capture, from an allocation of one byte, which is given back without a wait if possible.
  */
 static size_t learn_pitch(struct gp_context *context)
 {
