@@ -7,12 +7,6 @@
 
 #include "block.h"
 
-void gp_retainers_init(struct gp_retainers *all)
-{
-	gp_mutex_init(&all->lock, GP_RANK_LEAF);
-	gp_list_init(&all->all);
-}
-
 /* Leaves the ring of joined retainers. */
 static void leave_ring_locked(struct gp_retainer *retainer)
 {

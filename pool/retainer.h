@@ -44,7 +44,10 @@ struct gp_capture_free {
 	bool may_reuse;
 };
 
-void gp_retainers_init(struct gp_retainers *all);
+#define GP_RETAINERS_INIT(self)                                                          \
+	{                                                                                \
+		.lock = GP_MUTEX_INIT(GP_RANK_LEAF), .all = { &(self).all, &(self).all } \
+	}
 
 /* Returns a retainer with one reference and no owner, or NULL. Frees those that are not in use any more. */
 struct gp_retainer *gp_retainer_new(struct gp_retainers *all);

@@ -51,10 +51,7 @@ struct member {
 
 _Atomic unsigned gp_capturing;
 
-static struct gp_retainers retainers = {
-	.lock = GP_MUTEX_INIT(GP_RANK_LEAF),
-	.all = {&retainers.all, &retainers.all},
-};
+static struct gp_retainers retainers = GP_RETAINERS_INIT(retainers);
 
 /* Retains for good. It stands in if there is no host memory for another retainer. */
 static struct gp_retainer forever = {

@@ -12,13 +12,12 @@
 #include "pool_fixture.h"
 #include "tests/suite.h"
 
-static struct gp_retainers retainers;
+static struct gp_retainers retainers = GP_RETAINERS_INIT(retainers);
 static struct gp_retainer *capture;
 
 static void setup(int kind)
 {
 	fixture_setup((enum gp_kind)kind);
-	gp_retainers_init(&retainers);
 	capture = gp_retainer_new(&retainers);
 	gp_retainer_add_owner(capture);
 }
