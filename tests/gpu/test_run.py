@@ -432,7 +432,7 @@ class CapturesTest(WithOut):
         self.assertEqual(part_captures.addresses_of(self.out), 12)
 
     def test_each_graph_script_exists_and_runs_raw_first(self):
-        for _, script, configs in part_captures.GRAPHS:
+        for _, _, script, configs in part_captures.GRAPHS:
             self.assertTrue((programs.SOURCES / script).exists())
             self.assertEqual(configs[0], "raw")
 
