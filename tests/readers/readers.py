@@ -127,17 +127,17 @@ ANSWERS = {answer["schema"].split(".")[1].split("/")[0]: answer for answer in (S
 class Process:
     """A fake of a process under gpupool: this process answers on a control socket in a temporary directory."""
 
-    def __init__(self, answers=None):
+    def __init__(self, answers=None, folder=None):
         self.answers = answers or ANSWERS
-        self.folder = tempfile.TemporaryDirectory(prefix="gpupool-readers-")
-        self.path = pathlib.Path(self.folder.name)
+        self.folder = None if folder else tempfile.TemporaryDirectory(prefix="gpupool-readers-")
+        self.path = pathlib.Path(folder or self.folder.name)
         stat = pathlib.Path("/proc/self/stat").read_text()
         start = stat.rsplit(")", 1)[1].split()[19]
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.bind(str(self.path / ("%d.%s.sock" % (os.getpid(), start))))
         self.socket.listen()
         # gpupool-stat searches only this directory, so it does not find other processes of the machine.
-        self.env = dict(os.environ, GPUPOOL_RUNTIME_DIR=self.folder.name, TMPDIR=self.folder.name, XDG_RUNTIME_DIR="")
+        self.env = dict(os.environ, GPUPOOL_RUNTIME_DIR=str(self.path), TMPDIR=str(self.path), XDG_RUNTIME_DIR="")
         threading.Thread(target=self.serve, daemon=True).start()
 
     def serve(self):
@@ -157,7 +157,8 @@ class Process:
 
     def __exit__(self, *_):
         self.socket.close()
-        self.folder.cleanup()
+        if self.folder:
+            self.folder.cleanup()
 
 
 def stat(program, *words, env=None, expected=0):

@@ -13,6 +13,7 @@ import json
 import os
 import pathlib
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -242,6 +243,34 @@ def a_process_that_has_ended_is_removed_from_the_metrics():
         assert "gpupool_processes 0\n" in fetch(port)[1]
 
 
+def a_stopped_process_keeps_its_memory_and_labels_in_the_metrics():
+    ready, said = os.pipe()
+    folder = tempfile.TemporaryDirectory(prefix="gpupool-readers-")
+    child = os.fork()
+    if child == 0:
+        with Process(folder=folder.name):
+            os.write(said, b"x")
+            signal.pause()
+    try:
+        os.read(ready, 1)
+        with Process(folder=folder.name) as process, exporter(process) as port:
+            before = samples(fetch(port)[1])
+            up = 'gpupool_up{pid="%d"} ' % child
+            assert up + "1" in before and 'gpupool_up{pid="%d"} 1' % os.getpid() in before
+            os.kill(child, signal.SIGSTOP)
+            assert os.WIFSTOPPED(os.waitpid(child, os.WUNTRACED)[1])
+            for _ in range(3):
+                now = samples(fetch(port)[1])
+                assert up + "0" in now
+                assert [line for line in now if line != up + "0"] == [line for line in before if line != up + "1"]
+            os.kill(child, signal.SIGCONT)
+            while up + "1" not in samples(fetch(port)[1]):
+                pass
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
 def addresses_without_a_numeric_host_listen_on_loopback():
     for address in ("localhost:0", ":0", "0"):
         with Process() as process, exporter(process, address) as port:
@@ -424,6 +453,7 @@ readers.main([
     a_new_client_is_served_while_others_hold_all_connections,
     a_host_name_in_a_request_is_refused_on_a_loopback_address,
     a_process_that_has_ended_is_removed_from_the_metrics,
+    a_stopped_process_keeps_its_memory_and_labels_in_the_metrics,
     addresses_without_a_numeric_host_listen_on_loopback,
     an_ipv6_host_is_written_in_brackets,
     malformed_addresses_are_refused,

@@ -5,6 +5,7 @@
 
 #include <check.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -94,6 +95,35 @@ static void listen_as(int fd, uid_t uid)
 		_exit(setuid(uid) != 0 || listen(fd, 8) != 0);
 	ck_assert_int_eq(waitpid(child, &status, 0), child);
 	ck_assert_int_eq(status, 0);
+}
+
+/* The child's pid namespace is the test's, so the socket gets the name of the child. */
+pid_t survey_add_stopped_peer(const char *dir)
+{
+	struct survey_peer *peer = &survey_peers[survey_n_peers++];
+	int dir_fd = open(dir, O_PATH | O_CLOEXEC), status;
+	char name[GP_CTL_NAME_MAX], state;
+	struct sockaddr_un address;
+	uint64_t start_ticks;
+	socklen_t length;
+	pid_t child;
+
+	*peer = (struct survey_peer){
+		socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), -1, NULL, NULL, (uid_t)-1};
+	child = fork();
+	if (child == 0) {
+		(void)gp_ctl_process_stat(0, &start_ticks, &state);
+		gp_ctl_name_format(name, getpid(), start_ticks);
+		if (gp_ctl_address(dir_fd, name, &address, &length) ||
+			bind(peer->listener, (struct sockaddr *)&address, length) || listen(peer->listener, 8))
+			_exit(1);
+		raise(SIGSTOP);
+		_exit(0);
+	}
+	close(dir_fd);
+	ck_assert_int_eq(waitpid(child, &status, WUNTRACED), child);
+	ck_assert(WIFSTOPPED(status));
+	return child;
 }
 
 void survey_add_peer(const char *dir, uid_t uid, const char *answer, bool in_one_process)

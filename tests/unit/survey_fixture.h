@@ -45,5 +45,8 @@ void survey_teardown(void);
  */
 void survey_add_peer(const char *dir, uid_t uid, const char *answer, bool in_one_process);
 
+/* Adds a child that listens and is stopped (SIGSTOP). The caller kills it. */
+pid_t survey_add_stopped_peer(const char *dir);
+
 struct stat_question survey_question(int timeout_ms);
 size_t survey_count_answers(const struct stat_survey *survey);

@@ -306,7 +306,7 @@ START_TEST(gpupool_stat_gives_up_on_a_process_stopped_before_its_answer)
 
 	ck_assert_int_eq(STAT("config", "--timeout=0.2", stat_word(host)), 5);
 	snprintf(expected, sizeof(expected),
-		"gpupool-stat: pid %d is stopped (state T); it did not answer within 0.2 s.\n"
+		"gpupool-stat: pid %d is stopped (state T), and cannot answer.\n"
 		"              Next: kill -CONT %d, or wait for its debugger.\n",
 		(int)host, (int)host);
 	ck_assert_str_eq(stat_err, expected);
@@ -329,8 +329,8 @@ START_TEST(gpupool_stat_gives_up_on_a_process_stopped_in_the_middle_of_its_answe
 	char expected[128];
 
 	ck_assert_int_eq(STAT("--timeout=0.2", stat_word(pid)), 5);
-	snprintf(expected, sizeof(expected),
-		"gpupool-stat: pid %d is stopped (state T); it did not answer within 0.2 s.\n", (int)pid);
+	snprintf(expected, sizeof(expected), "gpupool-stat: pid %d is stopped (state T), and cannot answer.\n",
+		(int)pid);
 	stat_check_in(stat_err, expected);
 	ck_assert_str_eq(stat_out, "");
 }

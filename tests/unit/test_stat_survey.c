@@ -6,13 +6,17 @@
  */
 
 #include <check.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "survey_fixture.h"
 #include "tests/suite.h"
+#include "tools/export/stat_metrics.h"
 
 static bool has_descriptors(int n)
 {
@@ -39,6 +43,92 @@ START_TEST(silent_processes_take_one_timeout_together)
 	ck_assert_int_le((survey_now_ns - begin_ns) / 1000000, SURVEY_TIMEOUT_MS + 1);
 	ck_assert_uint_eq(survey.n_processes, 700);
 	stat_survey_deinit(&survey);
+}
+END_TEST
+
+static void kill_child(pid_t child)
+{
+	ck_assert_int_eq(kill(child, SIGKILL), 0);
+	ck_assert_int_eq(waitpid(child, NULL, 0), child);
+}
+
+START_TEST(a_stopped_process_is_not_waited_for)
+{
+	struct stat_question question = survey_question(SURVEY_TIMEOUT_MS);
+	struct stat_survey survey;
+	int64_t begin_ns = survey_now_ns;
+	pid_t stopped = survey_add_stopped_peer(survey_root);
+
+	survey_add_peer(survey_root, geteuid(), survey_status, false);
+	stat_survey_run(&survey, &question);
+	ck_assert_int_lt((survey_now_ns - begin_ns) / 1000000, SURVEY_TIMEOUT_MS / 10);
+	ck_assert_uint_eq(survey.n_processes, 2);
+	ck_assert_uint_eq(survey_count_answers(&survey), 1);
+	ck_assert_str_eq(stat_survey_find(&survey, stopped)->error, "is stopped (state T), and cannot answer.");
+	stat_survey_deinit(&survey);
+	kill_child(stopped);
+}
+END_TEST
+
+START_TEST(a_process_that_does_not_answer_keeps_its_last_answer_and_others_keep_none)
+{
+	struct stat_question question = survey_question(SURVEY_TIMEOUT_MS);
+	struct stat_survey survey = {0};
+
+	question.keeps = STAT_KEEPS_LAST;
+	survey_add_peer(survey_root, geteuid(), survey_status, false);
+	survey_add_peer(survey_root, geteuid(), survey_status, false);
+	stat_survey_again(&survey, &question);
+	ck_assert_uint_eq(survey_count_answers(&survey), 2);
+	survey_peers[0].answer = NULL;
+	for (int i = 0; i < 3; i++) {
+		stat_survey_again(&survey, &question);
+		ck_assert_uint_eq(survey.n_processes, 2);
+		for (size_t k = 0; k < 2; k++)
+			ck_assert(!survey.processes[k].reply == !!survey.processes[k].before);
+		ck_assert_uint_eq(survey_count_answers(&survey), 1);
+	}
+	stat_survey_deinit(&survey);
+}
+END_TEST
+
+static char *metrics_of(struct stat_survey *survey)
+{
+	char *text = NULL;
+	size_t length;
+	FILE *out = open_memstream(&text, &length);
+
+	ck_assert_ptr_nonnull(out);
+	stat_metrics_write(out, survey, STAT_METRICS_OPENMETRICS);
+	fclose(out);
+	return text;
+}
+
+/* As from two containers, whose processes have numbers that mean nothing here. */
+START_TEST(processes_of_two_pid_namespaces_with_one_number_are_both_in_the_metrics)
+{
+	struct stat_process processes[] = {
+		{.pid = 1, .start_ticks = UINT64_MAX - 2, .client.fd = -1},
+		{.pid = 1, .start_ticks = UINT64_MAX - 1, .client.fd = -1},
+		{.pid = 1, .start_ticks = UINT64_MAX - 1, .client.fd = -1},
+		{.pid = 7, .client = {.fd = -1, .peer_pid = 7}},
+		{.pid = 7, .client = {.fd = -1, .peer_pid = 7}}, /* another socket of the same process */
+	};
+	struct stat_survey survey = {.processes = processes, .n_processes = 5};
+	char *text = metrics_of(&survey);
+	const char *line = text;
+	int n = 0;
+
+	ck_assert_ptr_nonnull(strstr(text, "gpupool_up{pid=\"1\",start=\"18446744073709551613\"} 0\n"));
+	ck_assert_ptr_nonnull(strstr(text, "gpupool_up{pid=\"1\",start=\"18446744073709551614\"} 0\n"));
+	ck_assert_ptr_nonnull(strstr(text, "gpupool_up{pid=\"1\",start=\"18446744073709551614-2\"} 0\n"));
+	ck_assert_ptr_nonnull(strstr(text, "gpupool_up{pid=\"7\"} 0\n"));
+	while ((line = strstr(line, "\ngpupool_up{")) != NULL) {
+		line++;
+		n++;
+	}
+	ck_assert_int_eq(n, 4);
+	free(text);
 }
 END_TEST
 
@@ -187,6 +277,9 @@ int main(void)
 
 	tcase_add_checked_fixture(tc, survey_setup, survey_teardown);
 	tcase_add_test(tc, silent_processes_take_one_timeout_together);
+	tcase_add_test(tc, a_stopped_process_is_not_waited_for);
+	tcase_add_test(tc, a_process_that_does_not_answer_keeps_its_last_answer_and_others_keep_none);
+	tcase_add_test(tc, processes_of_two_pid_namespaces_with_one_number_are_both_in_the_metrics);
 	tcase_add_test(tc, processes_that_answer_are_asked_even_if_hundreds_are_silent);
 	tcase_add_test(tc, two_thousand_processes_of_the_user_are_all_asked);
 	tcase_add_test(tc, a_repeated_survey_keeps_connections_and_waits_once_for_silent_processes);

@@ -22,6 +22,10 @@ enum {
 
 #define RETRY_NS INT64_C(20000000)
 
+/* When silent clients are first looked at, to see whether their processes are stopped; and the time between looks. */
+#define FIRST_LOOK_NS INT64_C(20000000)
+#define LOOK_AGAIN_NS INT64_C(100000000)
+
 int64_t ctl_client_now_ns(void)
 {
 	struct timespec now;
@@ -242,6 +246,7 @@ struct asking {
 	struct ctl_client **clients;
 	struct pollfd *fds;
 	size_t n;
+	int64_t look_ns; /* when to look for stopped processes; INT64_MAX: never */
 };
 
 static void begin_request(struct ctl_client *client, int64_t now_ns)
@@ -304,6 +309,8 @@ static size_t fill_poll(struct asking *asking, int64_t *until_ns)
 			asking->round->is_slot_needed(asking->round->arg, client))
 			*until_ns = timeout_end_ns;
 	}
+	if (n_pending && asking->look_ns < *until_ns)
+		*until_ns = asking->look_ns;
 	return n_pending;
 }
 
@@ -347,6 +354,43 @@ static void drop_slow(struct asking *asking)
 	asking->n = n;
 }
 
+static void give_up_late(struct ctl_client *client, int error)
+{
+	if (client->fd < 0 && is_transient(client->error) && client->error != -EAGAIN)
+		error = client->error;
+	if (!client->is_kept || error != -ETIMEDOUT) {
+		fail(client, error);
+		return;
+	}
+	client->error = error;
+	client->is_pending = false;
+	client->is_late = true;
+}
+
+/* A stopped process does not answer before it is continued, so nothing is gained by waiting for it. */
+static void give_up_stopped(struct asking *asking)
+{
+	const struct ctl_round *round = asking->round;
+	int64_t now_ns = ctl_client_now_ns();
+	size_t n = 0;
+
+	if (now_ns < asking->look_ns)
+		return;
+	asking->look_ns = now_ns + LOOK_AGAIN_NS;
+	for (size_t i = 0; i < asking->n; i++) {
+		struct ctl_client *client = asking->clients[i];
+
+		if (client->is_late || now_ns - client->asked_ns < FIRST_LOOK_NS ||
+			!round->is_stopped(round->arg, client)) {
+			asking->clients[n++] = client;
+			continue;
+		}
+		give_up_late(client, -ETIMEDOUT);
+		round->done(round->arg, client);
+	}
+	asking->n = n;
+}
+
 /* Returns 0, or the -errno of a failed poll(). */
 static int ask_all(struct asking *asking)
 {
@@ -367,24 +411,12 @@ static int ask_all(struct asking *asking)
 			send_or_receive_all(asking, now_ns);
 			remove_done(asking);
 			drop_slow(asking);
+			give_up_stopped(asking);
 		} else if (errno != EINTR) {
 			return -errno;
 		}
 	}
 	return 0;
-}
-
-static void give_up_late(struct ctl_client *client, int error)
-{
-	if (client->fd < 0 && is_transient(client->error) && client->error != -EAGAIN)
-		error = client->error;
-	if (!client->is_kept || error != -ETIMEDOUT) {
-		fail(client, error);
-		return;
-	}
-	client->error = error;
-	client->is_pending = false;
-	client->is_late = true;
 }
 
 void ctl_client_ask(const struct ctl_round *round)
@@ -393,6 +425,7 @@ void ctl_client_ask(const struct ctl_round *round)
 		.round = round,
 		.clients = calloc(round->window, sizeof(*asking.clients)),
 		.fds = calloc(round->window, sizeof(*asking.fds)),
+		.look_ns = round->is_stopped ? ctl_client_now_ns() + FIRST_LOOK_NS : INT64_MAX,
 	};
 	int error = asking.clients && asking.fds ? ask_all(&asking) : -ENOMEM;
 

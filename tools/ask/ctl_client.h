@@ -7,7 +7,8 @@
  * it must run as the user that owns the directory, it must answer before the deadline, and its answer is bounded.
  *
  * Connections can be kept for a question that is repeated. A process that has not answered by the deadline is late: in
- * the next round its old answer is received, and the new question is not sent to it. No other process waits for it.
+ * the next round its old answer is received, and the new question is not sent to it. No other process waits for it. A
+ * process that is stopped (SIGSTOP) is late as soon as that is noticed.
  */
 
 #include <stdbool.h>
@@ -66,13 +67,15 @@ struct ctl_round {
 	void (*done)(void *arg, struct ctl_client *client);
 	/* True if other clients need the slot of a client that has not answered for timeout_ns. */
 	bool (*is_slot_needed)(void *arg, const struct ctl_client *client);
+	/* True if the client's process is stopped. Called for clients that are silent for a moment. May be NULL. */
+	bool (*is_stopped)(void *arg, const struct ctl_client *client);
 	void *arg;
 };
 
 /*
  * Asks until all clients have answered or the deadline has passed. Errors of a client, besides those of
  * ctl_client_open():
- *	-ETIMEDOUT	no answer before the deadline
+ *	-ETIMEDOUT	no answer before the deadline, or the process is stopped
  *	-EBUSY		no answer within timeout_ns, and another client needed the slot
  *	-EMSGSIZE	the answer is longer than max_bytes
  *	-ECONNRESET	the connection ended before the end of the answer

@@ -65,18 +65,32 @@ static void advise(struct stat_process *process, const char *format, ...)
 	va_end(args);
 }
 
+static char state_of(const struct stat_process *process)
+{
+	uint64_t start_ticks;
+	char state;
+
+	return gp_ctl_process_stat(process->pid, &start_ticks, &state) ? '?' : state;
+}
+
+static bool is_stopped(char state)
+{
+	return state == 'T' || state == 't';
+}
+
+bool stat_explain_is_stopped(const struct stat_process *process)
+{
+	return is_stopped(state_of(process));
+}
+
 static void explain_silence(struct stat_process *process, const struct stat_question *question)
 {
 	double seconds = question->timeout_ms / 1000.0;
 	int pid = (int)process->pid;
-	uint64_t start_ticks;
-	char state;
+	char state = state_of(process);
 
-	if (gp_ctl_process_stat(process->pid, &start_ticks, &state) != 0)
-		state = '?';
-	if (state == 'T' || state == 't') {
-		explain(process, STAT_NO_ANSWER, "is stopped (state %c); it did not answer within %g s.", state,
-			seconds);
+	if (is_stopped(state)) {
+		explain(process, STAT_NO_ANSWER, "is stopped (state %c), and cannot answer.", state);
 		advise(process, "kill -CONT %d, or wait for its debugger.", pid);
 		return;
 	}

@@ -10,6 +10,9 @@
 /* Sets exit, error and next of a process that could not be asked. error is as in ctl_client.h. */
 void stat_explain_error(struct stat_process *process, int error, const struct stat_question *question);
 
+/* Returns true if the process is stopped, by a signal or a debugger. */
+bool stat_explain_is_stopped(const struct stat_process *process);
+
 /* The same for a process whose answer is left out, because the answers of its user have used up their share. */
 void stat_explain_share(struct stat_process *process);
 

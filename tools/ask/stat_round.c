@@ -165,6 +165,10 @@ static void read_answer(struct round *round, struct stat_process *process)
 	}
 	process->reply = stat_reply_parse(client->answer, client->length, round->question->schema, round->max_values,
 		&process->exit, process->error);
+	if (process->reply && round->question->keeps == STAT_KEEPS_LAST) {
+		json_decref(process->before);
+		process->before = NULL;
+	}
 }
 
 static void handle_answer(struct round *round, struct stat_process *process)
@@ -219,9 +223,12 @@ static void drop(struct stat_process *process)
 }
 
 /* Returns true if a connection can be kept, and counts it: it takes a descriptor as long as the survey is repeated. */
-static bool can_keep(struct round *round, struct user *user)
+static bool can_keep(struct round *round, struct user *user, const struct ctl_client *client)
 {
-	if (!round->is_repeated || round->n_kept == round->window || user->n_kept == share_of(round, user))
+	if (!round->is_repeated || round->n_kept == round->window)
+		return false;
+	/* A late client is kept beyond the share: it would be waited for again if it were asked anew. */
+	if (user->n_kept == share_of(round, user) && !client->is_late)
 		return false;
 	round->n_kept++;
 	user->n_kept++;
@@ -237,7 +244,7 @@ static void open_process(struct round *round, struct stat_process *process)
 	client->dir_fd = dir->fd;
 	client->name = process->name;
 	client->uid = dir->uid;
-	client->is_kept = can_keep(round, &round->users[process->user]);
+	client->is_kept = can_keep(round, &round->users[process->user], client);
 	if (client->fd < 0 && !client->is_late)
 		ctl_client_open(client);
 	/* -EPERM without a peer: not even the owner of the directory may connect. */
@@ -364,6 +371,11 @@ static bool is_slot_needed(void *arg, const struct ctl_client *client)
 	       (round->n_open >= round->window && round->n_ready);
 }
 
+static bool is_stopped(void *unused, const struct ctl_client *client)
+{
+	return stat_explain_is_stopped(process_of(client));
+}
+
 static size_t user_of(struct round *round, uid_t uid)
 {
 	for (size_t i = round->n_users; i--;)
@@ -476,6 +488,7 @@ void stat_round_ask(struct stat_survey *survey, const struct stat_question *ques
 		.next = next,
 		.done = done,
 		.is_slot_needed = is_slot_needed,
+		.is_stopped = is_stopped,
 		.arg = &round,
 	};
 

@@ -76,7 +76,7 @@ static void pass_answer(struct stat_process *process, struct stat_process *next,
 	json_t *reply = process->reply, *before = process->before;
 
 	process->reply = process->before = NULL;
-	next->before = reply && question->keeps_before ? reply : before;
+	next->before = reply && question->keeps ? reply : before;
 	json_decref(next->before == reply ? before : reply);
 }
 

@@ -52,7 +52,7 @@ struct stat_process {
 	struct ctl_client client;
 
 	json_t *reply;  /* NULL: the members below say why */
-	json_t *before; /* with keeps_before: the answer of the last time that there was one; NULL: none */
+	json_t *before; /* of a question that keeps answers: that of the last time that there was one; NULL: none */
 	enum stat_exit exit;
 	char error[STAT_ERROR_MAX]; /* reads after "pid 41822 " */
 	char next[STAT_ERROR_MAX];  /* "": nothing to advise */
@@ -68,6 +68,13 @@ struct stat_survey {
 	int64_t searched_ns; /* when sockets were last searched for; 0: never */
 };
 
+/* The earlier answers that stat_survey_again() keeps. */
+enum stat_keeps {
+	STAT_KEEPS_NONE,
+	STAT_KEEPS_BEFORE, /* the answer before the latest one, for rates */
+	STAT_KEEPS_LAST,   /* only the latest one, of a process that does not answer now */
+};
+
 /* A request, and the processes to ask: these or, if n_pids is 0, all that can be seen. */
 struct stat_question {
 	const char *request; /* with its line end; NULL: only connect */
@@ -76,7 +83,7 @@ struct stat_question {
 	int timeout_ms;      /* of the whole survey */
 	const pid_t *pids;
 	size_t n_pids;
-	bool keeps_before; /* stat_survey_again() keeps the last answer of each process */
+	enum stat_keeps keeps;
 };
 
 /* Finds the sockets of this user, or for root of all users, and asks. Removes the user's sockets of ended processes. */

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Serves the metrics as a page of stat_http.c. Each HTTP request asks the processes, one request at a time. */
+/*
+ * Serves the metrics as a page of stat_http.c. One survey is repeated: a process that does not answer is not waited for
+ * again, and its last answer is shown. Requests that arrive while the processes are asked share the next survey.
+ */
 
 #include <pthread.h>
 #include <signal.h>
@@ -23,21 +26,33 @@
 struct exporter {
 	const struct stat_options *options;
 	pthread_mutex_t mutex; /* held while processes are asked: a survey is not thread-safe */
+	struct stat_survey survey;
+	int64_t begun_ns; /* when the survey last began; 0: never */
 };
+
+/* Asks the processes, unless another request has done so since this one arrived. The caller holds the mutex. */
+static void ask(struct exporter *exporter, int64_t arrived_ns)
+{
+	struct stat_question question = stat_metrics_question(exporter->options);
+
+	if (exporter->begun_ns > arrived_ns)
+		return;
+	exporter->begun_ns = ctl_client_now_ns();
+	exporter->survey.searched_ns = 0; /* a process that has started since the last scrape must be found */
+	stat_survey_again(&exporter->survey, &question);
+}
 
 static char *make_metrics(struct exporter *exporter, enum stat_metrics_format format, size_t *ret_length)
 {
-	struct stat_question question = stat_metrics_question(exporter->options);
-	struct stat_survey survey;
+	int64_t arrived_ns = ctl_client_now_ns();
 	char *text = NULL;
 	FILE *out = open_memstream(&text, ret_length);
 
 	if (!out)
 		return NULL;
 	pthread_mutex_lock(&exporter->mutex);
-	stat_survey_run(&survey, &question);
-	stat_metrics_write(out, &survey, format);
-	stat_survey_deinit(&survey);
+	ask(exporter, arrived_ns);
+	stat_metrics_write(out, &exporter->survey, format);
 	pthread_mutex_unlock(&exporter->mutex);
 	if (fclose(out) == 0)
 		return text;
@@ -70,7 +85,7 @@ static void serve_until_signal(struct stat_http *http, const sigset_t *end_signa
 
 enum stat_exit stat_export_run(const struct stat_command *command, const struct stat_options *options)
 {
-	struct exporter exporter = {options, PTHREAD_MUTEX_INITIALIZER};
+	struct exporter exporter = {.options = options, .mutex = PTHREAD_MUTEX_INITIALIZER};
 	struct stat_http_settings settings = {
 		.path = "/metrics",
 		.index = "gpupool-stat " GPUPOOL_VERSION ": metrics are at /metrics\n",
@@ -101,5 +116,6 @@ enum stat_exit stat_export_run(const struct stat_command *command, const struct 
 	fflush(stdout);
 	serve_until_signal(http, &end_signals);
 	stat_http_stop(http);
+	stat_survey_deinit(&exporter.survey);
 	return STAT_OK;
 }

@@ -23,6 +23,7 @@ enum {
 	LABELS_MAX = 512,
 	UUID_MAX = 48,
 	NAME_MAX_BYTES = 96,
+	ID_MAX = 64,
 	USER_SERIES_MAX = 50000, /* about the memory of a foreign user's processes */
 	FOREIGN_SERIES_MAX = 200000,
 };
@@ -82,11 +83,20 @@ static const struct metric info_metric = {
 static const struct metric uptime_metric = {
 	"uptime_ns", "uptime", GAUGE, "seconds", "Time since the program's first CUDA allocation."};
 
+/* A process as the metrics show it. */
+struct shown_process {
+	const struct stat_process *process;
+	const json_t *answer; /* the last one, which may be older than this survey; NULL: none */
+	bool is_cut;          /* its memory is left out */
+	char id[ID_MAX];      /* the labels that tell it apart from other processes */
+};
+
 struct writer {
 	FILE *out;
 	enum stat_metrics_format format;
 	const struct stat_survey *survey;
-	bool *is_cut; /* per process: true if its memory is left out */
+	struct shown_process *processes;
+	size_t n_processes;
 };
 
 static const char *suffix_of(enum type type)
@@ -150,18 +160,57 @@ static void write_sample(const struct writer *w, const struct metric *m, const c
 		fprintf(w->out, "%" PRIu64 "\n", value);
 }
 
-/* Returns the next process, or NULL after the last. Skips a process with the same pid as the one before. */
-static const struct stat_process *next_process(const struct writer *w, size_t *at)
+/* Returns true if the number of a process is one of this pid namespace. */
+static bool is_pid_visible(const struct stat_process *process)
 {
-	const struct stat_process *list = w->survey->processes;
+	uint64_t start_ticks;
+	char state;
 
-	while (*at < w->survey->n_processes) {
-		size_t i = (*at)++;
+	return process->client.peer_pid > 0 ||
+	       (gp_ctl_process_stat(process->pid, &start_ticks, &state) == 0 && start_ticks == process->start_ticks);
+}
 
-		if (i == 0 || list[i].pid != list[i - 1].pid)
-			return &list[i];
-	}
+static const struct shown_process *find_id(const struct writer *w, const char *id)
+{
+	for (size_t i = w->n_processes;
+		i-- && w->processes[i].process->pid == w->processes[w->n_processes].process->pid;)
+		if (strcmp(w->processes[i].id, id) == 0)
+			return &w->processes[i];
 	return NULL;
+}
+
+/*
+ * Writes the labels of a process. A number that is visible here belongs to one process. Processes of other pid
+ * namespaces, such as those of two containers, may have the same number, so their start time is added. Returns false
+ * for another socket of a process that is shown already.
+ */
+static bool make_id(const struct writer *w, struct shown_process *shown)
+{
+	const struct stat_process *process = shown->process;
+
+	snprintf(shown->id, ID_MAX, "pid=\"%d\"", (int)process->pid);
+	if (is_pid_visible(process))
+		return !find_id(w, shown->id);
+	snprintf(shown->id, ID_MAX, "pid=\"%d\",start=\"%" PRIu64 "\"", (int)process->pid, process->start_ticks);
+	for (unsigned nth = 2; find_id(w, shown->id); nth++)
+		snprintf(shown->id, ID_MAX, "pid=\"%d\",start=\"%" PRIu64 "-%u\"", (int)process->pid,
+			process->start_ticks, nth);
+	return true;
+}
+
+/* Collects the processes to show. Those of one pid are next to each other. */
+static void collect(struct writer *w)
+{
+	const struct stat_survey *survey = w->survey;
+
+	w->processes = stat_alloc(calloc(survey->n_processes + 1, sizeof(*w->processes)));
+	for (size_t i = 0; i < survey->n_processes; i++) {
+		const struct stat_process *process = &survey->processes[i];
+		struct shown_process *shown = &w->processes[w->n_processes];
+
+		*shown = (struct shown_process){process, process->reply ? process->reply : process->before, false, ""};
+		w->n_processes += make_id(w, shown);
+	}
 }
 
 /* Writes ',UUID="GPU-1a2b3c4d-..."', or nothing if the uuid is unknown or not a word. */
@@ -222,23 +271,23 @@ static struct user_series *find_user(struct user_series *users, size_t *n_users,
 }
 
 /* Bounds the series of each foreign user, so that no user can fill up a monitoring system. */
-static void cut_series(struct stat_survey *survey, bool *is_cut)
+static void cut_series(struct writer *w, struct stat_survey *survey)
 {
-	struct user_series *users = stat_alloc(calloc(survey->n_processes + 1, sizeof(*users)));
+	struct user_series *users = stat_alloc(calloc(w->n_processes + 1, sizeof(*users)));
 	size_t n_users = 0, n_all = 0;
 
-	for (size_t i = 0; i < survey->n_processes; i++) {
-		const struct stat_process *process = &survey->processes[i];
-		size_t n = count_series(process->reply);
+	for (size_t i = 0; i < w->n_processes; i++) {
+		struct shown_process *shown = &w->processes[i];
+		size_t n = count_series(shown->answer);
 		struct user_series *user;
 
-		if (process->uid == geteuid())
+		if (shown->process->uid == geteuid())
 			continue;
-		user = find_user(users, &n_users, process->uid);
-		is_cut[i] = user->n + n > USER_SERIES_MAX || n_all + n > FOREIGN_SERIES_MAX;
-		survey->missed.n_series += is_cut[i];
-		user->n += is_cut[i] ? 0 : n;
-		n_all += is_cut[i] ? 0 : n;
+		user = find_user(users, &n_users, shown->process->uid);
+		shown->is_cut = user->n + n > USER_SERIES_MAX || n_all + n > FOREIGN_SERIES_MAX;
+		survey->missed.n_series += shown->is_cut;
+		user->n += shown->is_cut ? 0 : n;
+		n_all += shown->is_cut ? 0 : n;
 	}
 	free(users);
 }
@@ -249,25 +298,25 @@ typedef void (*write_memory_fn)(
 
 static void each_memory(const struct writer *w, const struct metric *m, write_memory_fn write)
 {
-	const struct stat_process *process;
 	char labels[LABELS_MAX], uuid[LABEL_MAX];
 
-	for (size_t at = 0; (process = next_process(w, &at));) {
-		const json_t *devices = json_object_get(process->reply, "devices"), *device;
+	for (size_t at = 0; at < w->n_processes; at++) {
+		const struct shown_process *shown = &w->processes[at];
+		const json_t *devices = json_object_get(shown->answer, "devices"), *device;
 		uint64_t seen = 0, index;
 		size_t i;
 
-		if (w->is_cut[at - 1])
+		if (shown->is_cut)
 			continue;
 		json_array_foreach(devices, i, device) {
 			if (!stat_reply_new_device(device, &seen, &index))
 				continue;
-			snprintf(labels, sizeof(labels), "pid=\"%d\",memory=\"device\",device=\"%" PRIu64 "\"%s",
-				(int)process->pid, index, write_uuid(uuid, device));
+			snprintf(labels, sizeof(labels), "%s,memory=\"device\",device=\"%" PRIu64 "\"%s", shown->id,
+				index, write_uuid(uuid, device));
 			write(w, m, device, labels);
 		}
-		snprintf(labels, sizeof(labels), "pid=\"%d\",memory=\"pinned\"", (int)process->pid);
-		write(w, m, json_object_get(process->reply, "pinned"), labels);
+		snprintf(labels, sizeof(labels), "%s,memory=\"pinned\"", shown->id);
+		write(w, m, json_object_get(shown->answer, "pinned"), labels);
 	}
 }
 
@@ -355,40 +404,37 @@ static void write_regions(const struct writer *w, const struct metric *m, const 
 
 static void write_up(const struct writer *w)
 {
-	const struct stat_process *process;
 	char labels[LABELS_MAX];
 
 	begin_family(w, &up_metric);
-	for (size_t at = 0; (process = next_process(w, &at));) {
-		snprintf(labels, sizeof(labels), "{pid=\"%d\"}", (int)process->pid);
-		write_sample(w, &up_metric, labels, process->reply != NULL);
+	for (const struct shown_process *shown = w->processes; shown < w->processes + w->n_processes; shown++) {
+		snprintf(labels, sizeof(labels), "{%s}", shown->id);
+		write_sample(w, &up_metric, labels, shown->process->reply != NULL);
 	}
 }
 
 static void write_uptime(const struct writer *w)
 {
-	const struct stat_process *process;
 	char labels[LABELS_MAX];
 	uint64_t value;
 
 	begin_family(w, &uptime_metric);
-	for (size_t at = 0; (process = next_process(w, &at));) {
-		snprintf(labels, sizeof(labels), "{pid=\"%d\"}", (int)process->pid);
-		if (stat_reply_u64(process->reply, uptime_metric.member, &value))
+	for (const struct shown_process *shown = w->processes; shown < w->processes + w->n_processes; shown++) {
+		snprintf(labels, sizeof(labels), "{%s}", shown->id);
+		if (stat_reply_u64(shown->answer, uptime_metric.member, &value))
 			write_sample(w, &uptime_metric, labels, value);
 	}
 }
 
 static void write_debug(const struct writer *w, const struct metric *m)
 {
-	const struct stat_process *process;
 	char labels[LABELS_MAX];
 	uint64_t value;
 
 	begin_family(w, m);
-	for (size_t at = 0; (process = next_process(w, &at));) {
-		snprintf(labels, sizeof(labels), "{pid=\"%d\"}", (int)process->pid);
-		if (stat_reply_u64(json_object_get(process->reply, "debug"), m->member, &value))
+	for (const struct shown_process *shown = w->processes; shown < w->processes + w->n_processes; shown++) {
+		snprintf(labels, sizeof(labels), "{%s}", shown->id);
+		if (stat_reply_u64(json_object_get(shown->answer, "debug"), m->member, &value))
 			write_sample(w, m, labels, value);
 	}
 }
@@ -415,19 +461,18 @@ static void write_job(void *arg, const char *label, const char *value)
 static void write_infos(const struct writer *w)
 {
 	char program[LABEL_MAX], user[STAT_TEXT_MAX], a[LABEL_MAX], b[LABEL_MAX], c[LABEL_MAX], d[LABEL_MAX];
-	const struct stat_process *process;
 
 	begin_family(w, &info_metric);
-	for (size_t at = 0; (process = next_process(w, &at));) {
-		if (!process->reply)
+	for (const struct shown_process *shown = w->processes; shown < w->processes + w->n_processes; shown++) {
+		if (!shown->answer)
 			continue;
-		make_program(program, stat_reply_text(process->reply, "command"));
-		stat_explain_user(user, process->uid);
-		fprintf(w->out, "gpupool_process_info{pid=\"%d\",user=\"%s\",command=\"%s\",pool=\"%s\",version=\"%s\"",
-			(int)process->pid, escape(a, user), escape(b, program),
-			escape(c, stat_reply_text(process->reply, "pool")),
-			escape(d, stat_reply_text(process->reply, "version")));
-		stat_environ_each_label(process, write_job, (void *)w);
+		make_program(program, stat_reply_text(shown->answer, "command"));
+		stat_explain_user(user, shown->process->uid);
+		fprintf(w->out, "gpupool_process_info{%s,user=\"%s\",command=\"%s\",pool=\"%s\",version=\"%s\"",
+			shown->id, escape(a, user), escape(b, program),
+			escape(c, stat_reply_text(shown->answer, "pool")),
+			escape(d, stat_reply_text(shown->answer, "version")));
+		stat_environ_each_label(shown->process, write_job, (void *)w);
 		fputs("} 1\n", w->out);
 	}
 }
@@ -441,16 +486,18 @@ struct stat_question stat_metrics_question(const struct stat_options *options)
 		.timeout_ms = options->timeout_ms,
 		.pids = options->pids,
 		.n_pids = options->n_pids,
+		.keeps = STAT_KEEPS_LAST,
 	};
 }
 
 void stat_metrics_write(FILE *out, struct stat_survey *survey, enum stat_metrics_format format)
 {
-	struct writer w = {out, format, survey, stat_alloc(calloc(survey->n_processes + 1, sizeof(bool)))};
+	struct writer w = {.out = out, .format = format, .survey = survey};
 	char why[STAT_ERROR_MAX];
 
 	survey->missed.n_series = 0;
-	cut_series(survey, w.is_cut);
+	collect(&w);
+	cut_series(&w, survey);
 	begin_family(&w, &processes_metric);
 	write_sample(&w, &processes_metric, "", survey->n_processes);
 	begin_family(&w, &incomplete_metric);
@@ -478,7 +525,7 @@ void stat_metrics_write(FILE *out, struct stat_survey *survey, enum stat_metrics
 	}
 	if (format == STAT_METRICS_OPENMETRICS)
 		fputs("# EOF\n", out);
-	free(w.is_cut);
+	free(w.processes);
 }
 
 static bool choose_format(const char *word, enum stat_metrics_format *ret_format)

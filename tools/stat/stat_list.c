@@ -108,7 +108,7 @@ enum stat_exit stat_list_run(const struct stat_command *command, const struct st
 	struct stat_options shown = *options;
 
 	question.schema = "status";
-	question.keeps_before = true;
+	question.keeps = STAT_KEEPS_BEFORE;
 	if (options->query || options->format)
 		return stat_query_run(&question, options, STAT_QUERY_PROCESSES);
 	if (options->is_quiet)

@@ -451,6 +451,6 @@ enum stat_exit stat_status_run(const struct stat_command *command, const struct 
 	/* To add up the blocks of each caller, the process must look at all of them, which is too much to repeat. */
 	if (!options->watch_ms)
 		question.request = "status callers\n";
-	question.keeps_before = true;
+	question.keeps = STAT_KEEPS_BEFORE;
 	return stat_watch(&question, options, show_answers, &shown);
 }
