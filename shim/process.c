@@ -30,6 +30,7 @@
 #include "shim/ipc/ipc.h"
 #include "shim/record/record.h"
 #include "shim/trace/alloc_info.h"
+#include "shim/usage/counter_page.h"
 #include "shim/usage/exit_report.h"
 #include "shim/usage/frameworks.h"
 #include "shim/usage/own_summary.h"
@@ -74,6 +75,7 @@ static void set_up_modules(void)
 	gp_debug_start();
 	gp_ipc_start();
 	gp_own_summary_set_up();
+	gp_counter_page_set_up();
 	if (gp_record_is_on() || gp_debug_is_on())
 		gp_slow_path_add(GP_SLOW_PATH_WATCHED);
 	if (gp_state.config.is_free_synchronous)
@@ -138,6 +140,7 @@ static void start_socket(void)
 			},
 		.handlers = gp_actions,
 		.begin = gp_state.config.thread_cache_bytes ? gp_barrier_register : NULL,
+		.tick = gp_counter_page_tick,
 	};
 	bool is_wanted = gp_state.config.has_socket;
 	int error = is_wanted ? gp_ctl_start(&options) : -ECANCELED;
@@ -147,6 +150,8 @@ static void start_socket(void)
 		gp_barrier_start();
 	if (is_wanted)
 		log_socket(error);
+	if (!error)
+		gp_counter_page_start(gp_ctl_path());
 }
 
 static void start(void)

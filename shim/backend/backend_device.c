@@ -49,8 +49,10 @@ static int device_reserve(void *arg, uint64_t bytes, uint64_t *ret_addr)
 	gp_context_leave(context);
 	if (gp_unlikely(atomic_load_explicit(&context->downgraded, memory_order_relaxed)))
 		gp_backend_log_downgrades(context);
-	if (!r)
+	if (!r) {
 		gp_context_make_room(&gp_state.device_map, ptr, bytes);
+		gp_device_note_growth(context->device);
+	}
 	*ret_addr = ptr;
 	/*
 	 * An error that is due to a capture is passed on unchanged: the program gets the code that its own call

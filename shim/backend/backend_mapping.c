@@ -89,6 +89,8 @@ static int mapping_create(void *arg, uint64_t bytes, uint64_t *ret_handle)
 		gp_driver_leave(&scope);
 	}
 	gp_context_leave(context);
+	if (!r)
+		gp_device_note_growth(context->device);
 	return result_of(r);
 }
 

@@ -62,8 +62,10 @@ static int pinned_reserve(void *arg, uint64_t bytes, uint64_t *ret_addr)
 		gp_driver_leave(&scope);
 	}
 	gp_context_leave(context);
-	if (!r)
+	if (!r) {
 		gp_context_make_room(&gp_state.pinned_map, (uint64_t)(uintptr_t)ptr, bytes);
+		gp_device_note_growth(NULL);
+	}
 	*ret_addr = (uint64_t)(uintptr_t)ptr;
 	return r == CUDA_ERROR_OUT_OF_MEMORY ? -ENOMEM : r;
 }

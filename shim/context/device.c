@@ -13,9 +13,34 @@ static struct gp_limit_list limits; /* under the lock; initially those of the se
 static struct gp_device devices[GP_DEVICES_MAX];
 static _Atomic bool is_device_used[GP_DEVICES_MAX];
 
+static _Atomic uint64_t pinned_peak_bytes;
+static void (*on_peak)(int device, uint64_t charged_bytes);
+
 static void reset_in_child(void)
 {
 	gp_mutex_init(&lock, GP_RANK_LEAF);
+	atomic_store(&pinned_peak_bytes, 0);
+	for (int i = 0; i < GP_DEVICES_MAX; i++)
+		atomic_store(&devices[i].peak_charged_bytes, 0);
+}
+
+void gp_devices_on_peak(void (*fn)(int device, uint64_t charged_bytes))
+{
+	on_peak = fn;
+}
+
+void gp_device_note_growth(struct gp_device *device)
+{
+	const struct gp_budget *budget = device ? &device->budget : &gp_state.pinned_budget;
+	_Atomic uint64_t *peak = device ? &device->peak_charged_bytes : &pinned_peak_bytes;
+	uint64_t charged = atomic_load_explicit(&budget->charged_bytes, memory_order_relaxed);
+	uint64_t highest = atomic_load_explicit(peak, memory_order_relaxed);
+
+	while (charged > highest)
+		if (atomic_compare_exchange_weak(peak, &highest, charged)) {
+			on_peak(device ? device->index : -1, charged);
+			return;
+		}
 }
 
 void gp_devices_start(void)

@@ -25,6 +25,7 @@ struct gp_device {
 	_Atomic uint64_t kept_bytes, n_kept_reuses; /* of kept mappings (kept.h): unused, and handed out again */
 	_Atomic(CUmemoryPool) default_pool;         /* the driver's, once it was asked for (backend/default_pool.c) */
 	_Atomic bool is_default_pool_replaced, is_default_pool_shared;
+	_Atomic uint64_t peak_charged_bytes;
 };
 
 /* Takes the limits from the settings. To be called once the settings have been read. */
@@ -56,6 +57,13 @@ enum { GP_UUID_TEXT_MAX = sizeof(GP_UUID_SHOWN) };
 
 /* Writes the device's UUID in one of these forms. Returns the text. */
 const char *gp_device_uuid(char text[static GP_UUID_TEXT_MAX], const struct gp_device *device, const char *form);
+
+/*
+ * To be called when memory has been taken from the driver and charged to the budget of the device, or of pinned memory
+ * (NULL). Tells a new peak to the function that gp_devices_on_peak() sets, with -1 for pinned memory.
+ */
+void gp_device_note_growth(struct gp_device *device);
+void gp_devices_on_peak(void (*fn)(int device, uint64_t charged_bytes));
 
 /* Returns a device's limit in bytes; false if it is a share of a device of unknown size. */
 bool gp_device_limit(int device, uint64_t *ret_bytes);

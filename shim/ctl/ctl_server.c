@@ -34,7 +34,9 @@ enum {
 	MAX_RENEWALS = 3,
 	IDLE_MS = 60000,
 	RENEWAL_MAX_MS =
-		1000,   /* the process's exit waits at most this long for a renewal, which is a few system calls */
+		1000, /* the process's exit waits at most this long for a renewal, which is a few system calls */
+	FIRST_TICK_MS = 50,
+	TICK_MS = 1000,
 	RETRY_MS = 100, /* time without accepts after one that failed for lack of descriptors or memory */
 };
 
@@ -47,6 +49,8 @@ static struct {
 	char path[GP_CTL_PATH_MAX + GP_CTL_NAME_MAX];
 	const gp_ctl_handler_fn *handlers;
 	void (*begin)(void);
+	void (*tick)(void);
+	int64_t tick_ns, tick_interval_ns; /* when the next tick is due, and how long after the one before */
 	int64_t idle_ns;
 	int64_t accept_after_ns;
 	unsigned renewals;
@@ -127,7 +131,9 @@ static int wait_ms(int64_t now_ns)
 {
 	int64_t next_ns = INT64_MAX;
 
-	if (server.accept_after_ns > now_ns)
+	if (server.tick)
+		next_ns = server.tick_ns;
+	if (server.accept_after_ns > now_ns && server.accept_after_ns < next_ns)
 		next_ns = server.accept_after_ns;
 	for (int i = 0; i < MAX_CONNS; i++)
 		if (is_open(&server.conns[i]) && server.conns[i].active_ns + server.idle_ns < next_ns)
@@ -163,6 +169,17 @@ static bool close_lost(void)
 	return gp_ctl_fd_is_ours(&server.listener.fd) || renew_listener();
 }
 
+static void tick(int64_t now_ns)
+{
+	if (!server.tick || now_ns < server.tick_ns)
+		return;
+	server.tick();
+	server.tick_interval_ns *= 2;
+	if (server.tick_interval_ns > TICK_MS * INT64_C(1000000))
+		server.tick_interval_ns = TICK_MS * INT64_C(1000000);
+	server.tick_ns = clock_ns() + server.tick_interval_ns;
+}
+
 static bool step(void)
 {
 	struct pollfd fds[MAX_CONNS + 1];
@@ -176,6 +193,7 @@ static bool step(void)
 	if (atomic_load(&server.state) != RUNNING)
 		return false;
 	now_ns = clock_ns();
+	tick(now_ns);
 	for (int i = 0; i < MAX_CONNS; i++) {
 		struct gp_ctl_conn *conn = &server.conns[i];
 
@@ -197,6 +215,8 @@ static void *serve(void *unused)
 	gp_ctl_fd_raise(&server.listener.fd);
 	if (server.begin)
 		server.begin();
+	server.tick_interval_ns = FIRST_TICK_MS * INT64_C(1000000);
+	server.tick_ns = clock_ns() + server.tick_interval_ns;
 	while (step())
 		;
 	if (!atomic_compare_exchange_strong(&server.state, &running, ENDED))
@@ -231,6 +251,7 @@ static int start(const struct gp_ctl_options *options)
 	server.owner = getpid();
 	server.handlers = options->handlers;
 	server.begin = options->begin;
+	server.tick = options->tick;
 	server.idle_ns = (options->idle_ms ? options->idle_ms : IDLE_MS) * INT64_C(1000000);
 	server.accept_after_ns = 0;
 	server.renewals = 0;

@@ -15,6 +15,7 @@ struct gp_ctl_options {
 	const gp_ctl_handler_fn *handlers; /* one for each command, NULL: not available; must stay valid */
 	int idle_ms;                       /* a silent connection is closed after this time; 0: a minute */
 	void (*begin)(void);               /* called by the thread first; may be NULL */
+	void (*tick)(void); /* called by the thread after 50 ms, at growing intervals, then each second; may be NULL */
 };
 
 /*

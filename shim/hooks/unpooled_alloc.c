@@ -39,6 +39,8 @@ static int attempt(void *arg)
 	a->r = a->allocation->call(a->allocation->arg);
 	if (a->r && a->is_charged)
 		gp_budget_uncharge(budget, a->allocation->bytes);
+	else if (a->is_charged)
+		gp_device_note_growth(a->device);
 	return a->r == CUDA_ERROR_OUT_OF_MEMORY ? -ENOMEM : a->r;
 }
 

@@ -15,6 +15,7 @@
 #include "shim/context/context.h"
 #include "shim/reclaim/reclaim.h"
 #include "shim/trace/alloc_info.h"
+#include "shim/usage/counter_page.h"
 #include "shim/usage/own_summary.h"
 #include "shim/usage/totals.h"
 
@@ -130,6 +131,7 @@ static void report(enum gp_oom_what what, int device, uint64_t bytes, const stru
 	int saved_errno = errno, cancel_state;
 
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+	gp_counter_page_note_oom(device, bytes);
 	gp_mutex_lock(&reporting);
 	oom = (struct gp_oom){.n = n, .what = what, .device = device, .bytes = bytes};
 	if (failure->bytes)

@@ -10,12 +10,12 @@
 
 enum { FEW = 8 };
 
-/* True for the report of an out-of-memory, which stays on purpose. */
-static bool is_report(const char *name)
+/* True for the report of an out-of-memory error, and for a counter page: both stay on purpose. */
+static bool stays(const char *name)
 {
-	size_t length = strlen(name);
+	const char *suffix = strrchr(name, '.');
 
-	return length > 4 && !strcmp(name + length - 4, ".oom");
+	return suffix && (!strcmp(suffix, ".oom") || !strcmp(suffix, ".page"));
 }
 
 const char *guests_left(void)
@@ -30,7 +30,7 @@ const char *guests_left(void)
 		const char *name = entry->d_name;
 
 		if (!strcmp(name, ".") || !strcmp(name, "..") || !strcmp(name, "out") || !strcmp(name, "err") ||
-			is_report(name))
+			stays(name))
 			continue;
 		ck_assert_uint_lt(strlen(left) + strlen(name) + 2, sizeof(left));
 		strcat(strcat(left, name), " ");

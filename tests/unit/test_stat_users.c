@@ -155,7 +155,7 @@ START_TEST(the_metric_series_of_another_user_are_bounded)
 	for (int i = 0; i < N; i++)
 		survey_add_peer(survey_root, STRANGER, text, false);
 	stat_survey_run(&survey, &question);
-	stat_metrics_write(out, &survey, STAT_METRICS_OPENMETRICS);
+	stat_metrics_write(out, &survey, NULL, STAT_METRICS_OPENMETRICS);
 	fclose(out);
 	for (const char *line = metrics; (line = strchr(line, '\n')) != NULL; line++)
 		n_lines++;

@@ -22,7 +22,7 @@ struct stat_question stat_command_question(
 	};
 }
 
-unsigned stat_command_takes(const struct stat_command *command)
+uint64_t stat_command_takes(const struct stat_command *command)
 {
 	return command->takes | (command->once ? 0 : STAT_TAKES_REPEAT) | (command->has_no_json ? 0 : STAT_TAKES_JSON) |
 	       STAT_TAKES_TIMEOUT | STAT_TAKES_HELP | STAT_TAKES_VERSION;

@@ -23,7 +23,7 @@ struct stat_command {
 	const char *help; /* one line */
 	enum stat_operands operands;
 	size_t max_pids;
-	unsigned takes; /* STAT_TAKES_* beside those that stat_command_takes() adds */
+	uint64_t takes; /* STAT_TAKES_* beside those that stat_command_takes() adds */
 	bool has_no_json;
 	enum stat_exit (*run)(const struct stat_command *command, const struct stat_options *options);
 	void (*show)(const struct stat_process *process, const struct stat_options *options);
@@ -38,7 +38,7 @@ struct stat_command {
  * Returns all the options that a command takes. Every command takes --help, --timeout and --version, and --json unless
  * it has_no_json. Commands that can be repeated, those with once == NULL, also take --watch and --count.
  */
-unsigned stat_command_takes(const struct stat_command *command);
+uint64_t stat_command_takes(const struct stat_command *command);
 
 /*
  * Checks that neither --watch nor --count is given to a command that runs once. why: the reason that it runs once.

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/counter_page.h"
 #include "common/oom_name.h"
 #include "stat_environ.h"
 
@@ -62,18 +63,18 @@ static void add_process(struct stat_survey *survey, const char *name, uid_t uid)
 	stat_dirs_add_process(survey, &process);
 }
 
-/* Returns true if a file is the report of a process that has ended (stat_saved.h). */
-static bool is_report(const char *name)
+/* Returns true if a file may be what a process that has ended has left: its report, or its counter page. */
+static bool is_left(const char *name)
 {
 	uint64_t start_ticks;
 	pid_t pid;
 
-	return gp_oom_name_parse(name, &pid, &start_ticks);
+	return gp_oom_name_parse(name, &pid, &start_ticks) || gp_page_name_parse(name, &pid, &start_ticks);
 }
 
 /*
  * Adds the processes whose sockets are in an open directory, which will be the next one of the survey. Returns true if
- * the directory also has reports.
+ * the directory also has files of processes that have ended.
  */
 static bool list(struct stat_survey *survey, int dir_fd, uid_t uid)
 {
@@ -82,7 +83,7 @@ static bool list(struct stat_survey *survey, int dir_fd, uid_t uid)
 	size_t first = survey->n_processes, n_max = stat_dirs_room(survey, uid);
 	size_t n_entries = uid == geteuid() ? SIZE_MAX : FOREIGN_ENTRIES_MAX;
 	const struct dirent *entry;
-	bool has_reports = false;
+	bool has_left = false;
 
 	if (!entries) {
 		survey->missed.n_dirs += errno == EMFILE || errno == ENFILE;
@@ -92,19 +93,19 @@ static bool list(struct stat_survey *survey, int dir_fd, uid_t uid)
 	}
 	while ((entry = readdir(entries)) != NULL && survey->n_processes - first < n_max && n_entries--) {
 		add_process(survey, entry->d_name, uid);
-		has_reports |= is_report(entry->d_name);
+		has_left |= is_left(entry->d_name);
 	}
 	survey->missed.n_sockets += entry != NULL;
 	closedir(entries);
-	return has_reports;
+	return has_left;
 }
 
-/* Adds a directory if it has sockets or reports. It is closed, as there may be more directories than descriptors. */
+/* Adds a directory if it has such files. It is closed, as there may be more directories than descriptors. */
 static void add(struct stat_survey *survey, const char *path)
 {
 	size_t n_before = survey->n_processes;
 	struct stat_dir dir = {.fd = -1};
-	bool has_reports = false;
+	bool has_left = false;
 	struct stat st;
 	int fd;
 
@@ -122,10 +123,10 @@ static void add(struct stat_survey *survey, const char *path)
 		strcpy(dir.path, path);
 		dir.device = st.st_dev;
 		dir.inode = st.st_ino;
-		has_reports = list(survey, fd, dir.uid);
+		has_left = list(survey, fd, dir.uid);
 	}
 	close(fd);
-	if (survey->n_processes == n_before && !has_reports)
+	if (survey->n_processes == n_before && !has_left)
 		return;
 	survey->dirs = stat_alloc(reallocarray(survey->dirs, survey->n_dirs + 1, sizeof(*survey->dirs)));
 	survey->dirs[survey->n_dirs++] = dir;

@@ -5,7 +5,7 @@
 /*
  * Searches the directories that may hold control sockets. Each function adds directories to a survey, and the processes
  * whose sockets are in them. It leaves out directories that are not safe, which processes do not use either, and those
- * that have neither sockets nor reports of processes that have ended (stat_saved.h).
+ * that have neither sockets nor files of processes that have ended: reports (stat_saved.h) and counter pages.
  */
 
 #include "stat_survey.h"

@@ -29,11 +29,11 @@ enum {
 #include "options.def"
 	STAT_N_OPTIONS
 };
-_Static_assert(STAT_N_OPTIONS <= 31, "sets of options are made of bits of an unsigned");
+_Static_assert(STAT_N_OPTIONS < 63, "sets of options are made of bits of a uint64_t");
 
 /* Sets of options: STAT_TAKES_QUIET and so on. */
 enum {
-#define OPTION(id, ...) STAT_TAKES_##id = 1 << STAT_OPTION_##id,
+#define OPTION(id, ...) STAT_TAKES_##id = INT64_C(1) << STAT_OPTION_##id,
 #include "options.def"
 	STAT_TAKES_REPEAT = STAT_TAKES_WATCH | STAT_TAKES_COUNT,
 	STAT_TAKES_LOOK = STAT_TAKES_ASCII | STAT_TAKES_NO_COLOR,

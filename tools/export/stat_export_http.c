@@ -27,6 +27,7 @@ struct exporter {
 	const struct stat_options *options;
 	pthread_mutex_t mutex; /* held while processes are asked: a survey is not thread-safe */
 	struct stat_survey survey;
+	struct stat_node *node;
 	int64_t begun_ns; /* when the survey last began; 0: never */
 };
 
@@ -40,6 +41,7 @@ static void ask(struct exporter *exporter, int64_t arrived_ns)
 	exporter->begun_ns = ctl_client_now_ns();
 	exporter->survey.searched_ns = 0; /* a process that has started since the last scrape must be found */
 	stat_survey_again(&exporter->survey, &question);
+	stat_node_collect(exporter->node, &exporter->survey);
 }
 
 static char *make_metrics(struct exporter *exporter, enum stat_metrics_format format, size_t *ret_length)
@@ -52,7 +54,7 @@ static char *make_metrics(struct exporter *exporter, enum stat_metrics_format fo
 		return NULL;
 	pthread_mutex_lock(&exporter->mutex);
 	ask(exporter, arrived_ns);
-	stat_metrics_write(out, &exporter->survey, format);
+	stat_metrics_write(out, &exporter->survey, exporter->node, format);
 	pthread_mutex_unlock(&exporter->mutex);
 	if (fclose(out) == 0)
 		return text;
@@ -83,6 +85,12 @@ static void serve_until_signal(struct stat_http *http, const sigset_t *end_signa
 		stat_http_tick(http);
 }
 
+static void close_exporter(struct exporter *exporter)
+{
+	stat_survey_deinit(&exporter->survey);
+	stat_node_free(exporter->node);
+}
+
 enum stat_exit stat_export_run(const struct stat_command *command, const struct stat_options *options)
 {
 	struct exporter exporter = {.options = options, .mutex = PTHREAD_MUTEX_INITIALIZER};
@@ -100,9 +108,15 @@ enum stat_exit stat_export_run(const struct stat_command *command, const struct 
 	enum stat_exit result;
 	sigset_t end_signals;
 
+	exporter.node = stat_node_new(options->state);
+	if (!exporter.node)
+		return STAT_FAILED;
 	result = stat_listen(options->listen ? options->listen : DEFAULT_ADDRESS, &settings.fd, address);
-	if (result != STAT_OK)
+	if (result != STAT_OK) {
+		stat_node_free(exporter.node);
 		return result;
+	}
+	ask(&exporter, 0); /* errors until now must not count at the first scrape */
 	sigemptyset(&end_signals);
 	sigaddset(&end_signals, SIGINT);
 	sigaddset(&end_signals, SIGTERM);
@@ -110,12 +124,13 @@ enum stat_exit stat_export_run(const struct stat_command *command, const struct 
 	http = stat_http_start(&settings);
 	if (!http) {
 		stat_error(NULL, "the HTTP server could not be started.");
+		close_exporter(&exporter);
 		return STAT_FAILED;
 	}
 	printf("http://%s/metrics\n", address);
 	fflush(stdout);
 	serve_until_signal(http, &end_signals);
 	stat_http_stop(http);
-	stat_survey_deinit(&exporter.survey);
+	close_exporter(&exporter);
 	return STAT_OK;
 }

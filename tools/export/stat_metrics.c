@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "stat_pages.h"
 #include "tools/ask/stat_environ.h"
 #include "tools/ask/stat_explain.h"
 #include "tools/ask/stat_report.h"
@@ -84,6 +85,11 @@ static const struct metric uptime_metric = {
 	"uptime_ns", "uptime", GAUGE, "seconds", "Time since the program's first CUDA allocation."};
 
 /* A process as the metrics show it. */
+static const struct metric node_processes_metric = {
+	NULL, "node_processes", COUNTER, "", "Processes that have been seen."};
+static const struct metric user_ooms_metric = {
+	NULL, "user_out_of_memory_errors", COUNTER, "", "Out-of-memory errors that reached programs of a user."};
+
 struct shown_process {
 	const struct stat_process *process;
 	const json_t *answer; /* the last one, which may be older than this survey; NULL: none */
@@ -477,6 +483,28 @@ static void write_infos(const struct writer *w)
 	}
 }
 
+static void write_node(const struct writer *w, const struct stat_node *node)
+{
+	const struct stat_node_counters *counters = stat_node_counters(node);
+	char labels[LABELS_MAX], name[STAT_TEXT_MAX], escaped[LABEL_MAX];
+	const struct stat_node_user *users;
+	size_t n_users;
+
+	begin_family(w, &node_processes_metric);
+	write_sample(w, &node_processes_metric, "", counters->processes);
+#define NODE(member, name, unit, help)                                                  \
+	begin_family(w, &(const struct metric){NULL, #name, COUNTER, #unit, help "."}); \
+	write_sample(w, &(const struct metric){NULL, #name, COUNTER, #unit, help "."}, "", counters->member);
+#include "node.def"
+	users = stat_node_users(node, &n_users);
+	begin_family(w, &user_ooms_metric);
+	for (size_t i = 0; i < n_users; i++) {
+		stat_explain_user(name, users[i].uid);
+		snprintf(labels, sizeof(labels), "{user=\"%s\"}", escape(escaped, name));
+		write_sample(w, &user_ooms_metric, labels, users[i].ooms);
+	}
+}
+
 struct stat_question stat_metrics_question(const struct stat_options *options)
 {
 	return (struct stat_question){
@@ -490,18 +518,22 @@ struct stat_question stat_metrics_question(const struct stat_options *options)
 	};
 }
 
-void stat_metrics_write(FILE *out, struct stat_survey *survey, enum stat_metrics_format format)
+void stat_metrics_write(
+	FILE *out, struct stat_survey *survey, const struct stat_node *node, enum stat_metrics_format format)
 {
 	struct writer w = {.out = out, .format = format, .survey = survey};
 	char why[STAT_ERROR_MAX];
 
 	survey->missed.n_series = 0;
+	stat_pages_complete(survey);
 	collect(&w);
 	cut_series(&w, survey);
 	begin_family(&w, &processes_metric);
 	write_sample(&w, &processes_metric, "", survey->n_processes);
 	begin_family(&w, &incomplete_metric);
 	write_sample(&w, &incomplete_metric, "", stat_survey_is_incomplete(survey, why));
+	if (node)
+		write_node(&w, node);
 	write_up(&w);
 	write_infos(&w);
 	write_uptime(&w);
@@ -541,6 +573,7 @@ static bool choose_format(const char *word, enum stat_metrics_format *ret_format
 
 struct shown {
 	const struct stat_options *options;
+	struct stat_node *node; /* NULL: without counters of the node */
 	enum stat_metrics_format format;
 };
 
@@ -549,7 +582,9 @@ static enum stat_exit show(void *arg, struct stat_survey *survey)
 	const struct shown *shown = arg;
 	enum stat_exit result = STAT_OK;
 
-	stat_metrics_write(stdout, survey, shown->format);
+	if (shown->node)
+		stat_node_collect(shown->node, survey);
+	stat_metrics_write(stdout, survey, shown->node, shown->format);
 	/* Processes that are missing, or do not answer, are visible in the metrics. Named processes must answer. */
 	if (survey->n_processes || shown->options->n_pids)
 		result = stat_report_errors(survey, shown->options);
@@ -562,11 +597,19 @@ enum stat_exit stat_metrics_run(const struct stat_command *command, const struct
 {
 	struct stat_question question = stat_metrics_question(options);
 	struct stat_options own = *options;
+	enum stat_exit result;
 	struct shown shown = {.options = options};
 
 	if (!choose_format(options->to, &shown.format))
 		return STAT_USAGE;
 	/* OpenMetrics ends with "# EOF", and has no empty lines. */
 	own.is_quiet = shown.format == STAT_METRICS_OPENMETRICS;
-	return stat_watch(&question, &own, show, &shown);
+	if (options->state) {
+		shown.node = stat_node_new(options->state);
+		if (!shown.node)
+			return STAT_FAILED;
+	}
+	result = stat_watch(&question, &own, show, &shown);
+	stat_node_free(shown.node);
+	return result;
 }

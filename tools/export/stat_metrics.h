@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 
+#include "stat_node.h"
 #include "tools/ask/stat_command.h"
 
 enum stat_metrics_format {
@@ -22,9 +23,10 @@ struct stat_question stat_metrics_question(const struct stat_options *options);
 /*
  * Writes the metrics. Answers may be hostile, but each series is written once, and no text of a process can break out
  * of its label. The processes of a foreign user have a limited number of series; survey->missed counts the processes
- * left out.
+ * left out. node: the counters of the node, or NULL.
  */
-void stat_metrics_write(FILE *out, struct stat_survey *survey, enum stat_metrics_format format);
+void stat_metrics_write(
+	FILE *out, struct stat_survey *survey, const struct stat_node *node, enum stat_metrics_format format);
 
 /* Prints the metrics. It is not a failure if there are no processes: the metrics say so. */
 enum stat_exit stat_metrics_run(const struct stat_command *command, const struct stat_options *options);

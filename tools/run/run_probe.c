@@ -219,7 +219,7 @@ void run_probe(const char *preload, bool is_allocating, struct run_probe *ret)
 	/* The probe leaves no file behind. */
 	ret->status = run_child(self, words,
 		(const char *const[]){setting, "GPUPOOL_RECORD=", "GPUPOOL_REPORT=", "GPUPOOL_LOG_FILE=",
-			"GPUPOOL_OOM_FILE=off", "GPUPOOL_STACKS=", NULL},
+			"GPUPOOL_OOM_FILE=off", "GPUPOOL_SOCKET=off", "GPUPOOL_STACKS=", NULL},
 		output, sizeof(output));
 	for (char *line = strtok_r(output, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
 		read_line(ret, line);

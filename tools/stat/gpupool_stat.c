@@ -26,7 +26,7 @@ enum { DEFAULT_TIMEOUT_MS = 2000 };
 struct words {
 	struct stat_options options;
 	size_t n_files, n_words;
-	unsigned taken; /* the options that were given, as STAT_TAKES_* */
+	uint64_t taken; /* the options that were given, as STAT_TAKES_* */
 	const char *name;
 	pid_t *pids;
 };
@@ -169,11 +169,11 @@ static bool parse(struct words *words, int argc, char **argv)
 
 static bool check_options(const struct stat_command *command, const struct words *words, const char *next)
 {
-	unsigned wrong = words->taken & ~stat_command_takes(command);
+	uint64_t wrong = words->taken & ~stat_command_takes(command);
 	char name[STAT_OPTION_NAME_MAX];
 
 	for (int i = 0; i < STAT_N_OPTIONS; i++) {
-		if (!(wrong & 1u << i))
+		if (!(wrong >> i & 1))
 			continue;
 		stat_option_name(name, i);
 		stat_error(next, "%s does not take %s.", command->name, name);

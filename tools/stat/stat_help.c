@@ -44,7 +44,7 @@ void stat_help_command(const struct stat_command *command)
 {
 	printf("usage: gpupool-stat %s [options]%s%s\n\n%c%s.\n\n", command->name, *command->synopsis ? " " : "",
 		command->synopsis, toupper(command->help[0]), command->help + 1);
-	stat_option_print_help(stat_command_takes(command) & ~(unsigned)STAT_TAKES_VERSION);
+	stat_option_print_help(stat_command_takes(command) & ~(uint64_t)STAT_TAKES_VERSION);
 }
 
 enum stat_exit stat_help_run(const struct stat_command *command, const struct stat_options *options)

@@ -199,7 +199,7 @@ void stat_option_name(char text[static STAT_OPTION_NAME_MAX], int option)
 		snprintf(text, STAT_OPTION_NAME_MAX, "--%s", rows[option].name);
 }
 
-void stat_option_print_help(unsigned options)
+void stat_option_print_help(uint64_t options)
 {
 	enum { WIDTH = 17 };
 
@@ -207,7 +207,7 @@ void stat_option_print_help(unsigned options)
 		char left[64], letter[8] = "";
 		const char *value = rows[i].value, *help = rows[i].help;
 
-		if (!(options & 1u << i))
+		if (!(options >> i & 1))
 			continue;
 		if (rows[i].letter)
 			snprintf(letter, sizeof(letter), "-%c, ", rows[i].letter);

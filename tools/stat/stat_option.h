@@ -33,4 +33,4 @@ const char *stat_option_nearest(const char *word);
 void stat_option_name(char text[static STAT_OPTION_NAME_MAX], int option);
 
 /* Prints the lines of --help for a set of STAT_TAKES_*. Shells complete words from them (completions/). */
-void stat_option_print_help(unsigned options);
+void stat_option_print_help(uint64_t options);
