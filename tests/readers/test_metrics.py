@@ -7,6 +7,7 @@ Reads metrics and their exporter with plain sockets, and with Prometheus' own pr
 """
 
 import contextlib
+import gzip
 import http.client
 import http.server
 import json
@@ -19,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import urllib.request
 
 import readers
@@ -55,13 +57,38 @@ def fetch(port, path="/metrics", method="GET", headers=None):
     return response, response.read().decode()
 
 
+def fetch_bytes(port, headers):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection.putrequest("GET", "/metrics", skip_accept_encoding=True)
+    for name, value in headers.items():
+        connection.putheader(name, value)
+    connection.endheaders()
+    response = connection.getresponse()
+    return response, response.read()
+
+
+def start_child(folder, device):
+    """Starts a process that answers with the memory of one device."""
+    ready, said = os.pipe()
+    child = os.fork()
+    if child == 0:
+        uuid = "GPU-1a2b3c4d-0000-0000-0000-%012d" % device
+        with Process({"status": dict(STATUS, devices=[dict(STATUS["devices"][0], uuid=uuid)])}, folder):
+            os.write(said, b"x")
+            signal.pause()
+    os.read(ready, 1)
+    os.close(ready)
+    os.close(said)
+    return child
+
+
 def samples(text):
     return [line for line in text.splitlines() if line and not line.startswith("#")]
 
 
 def promtool_accepts_the_names_of_the_metrics():
     with Process() as process:
-        text = readers.stat(PROGRAM, "metrics", "--to=prometheus", env=process.env)
+        text = readers.stat(PROGRAM, "metrics", "--collect=all", "--to=prometheus", env=process.env)
     done = subprocess.run([find("promtool"), "check", "metrics"], input=text, capture_output=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -72,18 +99,19 @@ def the_parser_of_prometheus_client_accepts_the_metrics():
     except ImportError as error:
         raise Skip("no Python module prometheus_client") from error
     with Process() as process:
-        text = readers.stat(PROGRAM, "metrics", env=process.env).decode()
+        text = readers.stat(PROGRAM, "metrics", "--collect=all", env=process.env).decode()
     families = {family.name: family for family in text_string_to_metric_families(text)}
     assert families["gpupool_driver_seconds"].unit == "seconds"
     assert families["gpupool_hits"].type == "counter"
     values = {tuple(sorted(s.labels.items())): s.value for s in families["gpupool_used_bytes"].samples}
-    assert len(values) == 3 and set(values.values()) == {805306368}
+    assert len(values) == 2 and set(values.values()) == {805306368}
+    assert len(families["gpupool_pinned_used_bytes"].samples) == 1
 
 
 def both_formats_have_the_same_samples():
     with Process() as process:
-        one = readers.stat(PROGRAM, "metrics", env=process.env).decode()
-        other = readers.stat(PROGRAM, "metrics", "--to=prometheus", env=process.env).decode()
+        one = readers.stat(PROGRAM, "metrics", "--collect=all", env=process.env).decode()
+        other = readers.stat(PROGRAM, "metrics", "--collect=all", "--to=prometheus", env=process.env).decode()
     assert samples(one) == samples(other)
     assert one.endswith("# EOF\n") and "# EOF" not in other
     assert len({line.rsplit(" ", 1)[0] for line in samples(one)}) == len(samples(one))
@@ -92,8 +120,8 @@ def both_formats_have_the_same_samples():
 def each_repetition_of_a_watch_is_a_complete_exposition():
     with Process() as process:
         for words, end in ((("--to=openmetrics",), "# EOF\n"), (("--to=prometheus",), "\n\n")):
-            once = readers.stat(PROGRAM, "metrics", *words, env=process.env).decode()
-            text = readers.stat(PROGRAM, "metrics", "--watch=0.01", "--count=3", *words, env=process.env).decode()
+            once = readers.stat(PROGRAM, "metrics", "--collect=all", *words, env=process.env).decode()
+            text = readers.stat(PROGRAM, "metrics", "--collect=all", "--watch=0.01", "--count=3", *words, env=process.env).decode()
             times = text.removesuffix(end).split(end)
             assert len(times) == 3, len(times)
             assert all([line.split(" ")[:-1] for line in each.splitlines()] ==
@@ -104,8 +132,8 @@ def each_step_has_a_count_and_a_time():
     steps = [{"name": "cache", "count": 750, "ns": 0}, {"name": "grow", "count": 250, "ns": 3210000}]
     answer = dict(STATUS, devices=[dict(STATUS["devices"][0], steps=steps)], pinned=None)
     with Process({"status": answer}) as process:
-        text = readers.stat(PROGRAM, "metrics", env=process.env).decode()
-    labels = 'pid="%d",memory="device",device="0"' % os.getpid()
+        text = readers.stat(PROGRAM, "metrics", "--collect=all", env=process.env).decode()
+    labels = 'pid="%d",device="0"' % os.getpid()
     found = [line for line in samples(text) if line.startswith("gpupool_step_")]
     assert found == ['gpupool_step_allocs_total{%s,step="cache"} 750' % labels,
                      'gpupool_step_allocs_total{%s,step="grow"} 250' % labels,
@@ -121,11 +149,11 @@ def hostile_answers_of_a_process_cause_no_duplicate_series():
                                    dict(device, index="0"), None, 7], pinned=[], pool=readers.HOSTILE, version=None,
                   uptime_ns=-1)
     with Process({"status": answer}) as process:
-        text = readers.stat(PROGRAM, "metrics", env=process.env).decode()
+        text = readers.stat(PROGRAM, "metrics", "--collect=all", env=process.env).decode()
     names = [line.rsplit(" ", 1)[0] for line in samples(text)]
     assert len(set(names)) == len(names) and sum(name.startswith("gpupool_used_bytes") for name in names) == 1
     assert [name for name in names if name.startswith("gpupool_retries_total")] == \
-        ['gpupool_retries_total{pid="%d",memory="device",device="0",round="settle"}' % os.getpid()]
+        ['gpupool_retries_total{pid="%d",device="0",round="settle"}' % os.getpid()]
 
 
 def each_region_has_its_series_once_up_to_the_limit_of_regions():
@@ -135,7 +163,7 @@ def each_region_has_its_series_once_up_to_the_limit_of_regions():
     regions = [region('forward "pass"\\'), region("twice", 4), region("twice", 5), region(readers.HOSTILE), region(7), region("a" * 64), None]
     regions += [region(f"r{nth}") for nth in range(100)]
     with Process({"status": dict(STATUS, devices=[dict(STATUS["devices"][0], by_region=regions)])}) as process:
-        texts = [readers.stat(PROGRAM, "metrics", *words, env=process.env).decode() for words in ((), ("--to=prometheus",))]
+        texts = [readers.stat(PROGRAM, "metrics", "--collect=all", *words, env=process.env).decode() for words in ((), ("--to=prometheus",))]
     assert samples(texts[0]) == samples(texts[1])
     names = [line.rsplit(" ", 1)[0] for line in samples(texts[0]) if line.startswith("gpupool_region_")]
     assert len(set(names)) == len(names) and 3 * 50 < len(names) <= 3 * 64, len(names)
@@ -148,7 +176,7 @@ def debug_counters_are_exported_only_while_memory_debugging_is_on():
     debug = {"poison": True, "guard": True, "full": False, "errors": 3, "checks": 900, "skipped": 1, "ns": 12000000}
     for answer, expected in (({"debug": debug}, {"3", "900", "1", "0.012000000"}), ({"debug": None}, set()), ({}, set())):
         with Process({"status": dict(STATUS, **answer)}) as process:
-            text = readers.stat(PROGRAM, "metrics", env=process.env).decode()
+            text = readers.stat(PROGRAM, "metrics", "--collect=all", env=process.env).decode()
         found = {line.split(" ")[1] for line in samples(text) if line.startswith("gpupool_debug_")}
         assert found == expected, found
 
@@ -159,7 +187,7 @@ def every_counter_of_a_pool_is_a_metric():
     assert len(rows) > 20 and len(rows) == len(re.findall(r"^STAT\(", table, re.M)), rows
     device = dict(STATUS["devices"][0], **{row[0]: nth * 10 ** 9 for nth, row in enumerate(rows, 1)})
     with Process({"status": dict(STATUS, devices=[device])}) as process:
-        text = readers.stat(PROGRAM, "metrics", env=process.env).decode()
+        text = readers.stat(PROGRAM, "metrics", "--collect=all", env=process.env).decode()
     found = {line.split("{")[0]: float(line.split(" ")[1]) for line in samples(text) if 'device="0"' in line}
     for nth, (_, metric, kind, unit, words) in enumerate(rows, 1):
         family = f"gpupool_{metric}" + (f"_{unit}" if unit else "")
@@ -172,10 +200,9 @@ def a_device_has_the_uuid_that_other_exporters_use():
     devices = [dict(STATUS["devices"][0], index=nth, uuid=uuid)
                for nth, uuid in enumerate(("GPU-1a2b3c4d-0000", None, 7, 'x"} 1\n', "", "a" * 200))]
     with Process({"status": dict(STATUS, devices=devices)}) as process:
-        text = readers.stat(PROGRAM, "metrics", env=process.env).decode()
+        text = readers.stat(PROGRAM, "metrics", "--collect=all", env=process.env).decode()
     names = [line.rsplit(" ", 1)[0].split(",", 1)[1] for line in samples(text) if line.startswith("gpupool_used_bytes")]
-    assert names == ['memory="device",device="0",UUID="GPU-1a2b3c4d-0000"}'] + \
-        ['memory="device",device="%d"}' % nth for nth in range(1, 6)] + ['memory="pinned"}'], names
+    assert names == ['device="0",UUID="GPU-1a2b3c4d-0000"}'] + ['device="%d"}' % nth for nth in range(1, 6)], names
     rounds = [line for line in samples(text) if line.startswith("gpupool_retries_total") and "UUID" in line]
     assert len(rounds) == 2 and all(line.split(" ")[0].endswith('"}') for line in rounds), rounds
 
@@ -183,14 +210,14 @@ def a_device_has_the_uuid_that_other_exporters_use():
 def memory_given_to_other_processes_is_counted():
     device = dict(STATUS["devices"][0], yields=3, yielded_bytes=4096)
     with Process({"status": dict(STATUS, devices=[device])}) as process:
-        text = readers.stat(PROGRAM, "metrics", env=process.env).decode()
-    found = {line.split("{")[0]: line.split(" ")[1] for line in samples(text) if "yield" in line.split("{")[0]}
+        text = readers.stat(PROGRAM, "metrics", "--collect=all", env=process.env).decode()
+    found = {line.split("{")[0]: line.split(" ")[1] for line in samples(text) if "_yield" in line.split("{")[0]}
     assert found["gpupool_yields_total"] == "3" and found["gpupool_yielded_bytes_total"] == "4096", found
 
 
 def arguments_of_the_command_are_not_exported():
     with Process() as process:
-        assert b"secret" not in readers.stat(PROGRAM, "metrics", env=process.env)
+        assert b"secret" not in readers.stat(PROGRAM, "metrics", "--collect=all", env=process.env)
 
 
 def the_exporter_serves_its_paths_and_refuses_others():
@@ -208,6 +235,84 @@ def the_exporter_serves_its_paths_and_refuses_others():
         for method in ("POST", "PUT", "DELETE", "OPTIONS"):
             response, _ = fetch(port, method=method)
             assert response.status == 405 and response.getheader("Allow") == "GET, HEAD"
+
+
+def a_page_is_compressed_for_a_client_that_accepts_gzip():
+    with Process() as process, exporter(process) as port:
+        plain = samples(fetch(port)[1])
+        for accepted in ("gzip", "deflate, gzip;q=0.5", "GZIP", "*"):
+            response, data = fetch_bytes(port, headers={"Accept-Encoding": accepted})
+            assert response.getheader("Content-Encoding") == "gzip", accepted
+            assert "Accept-Encoding" in response.getheader("Vary")
+            assert samples(gzip.decompress(data).decode()) == plain
+        for accepted in ("identity", "gzip;q=0", "gzip; q=0.000", "x-gzipped", "deflate", ""):
+            response, data = fetch_bytes(port, headers={"Accept-Encoding": accepted})
+            assert response.getheader("Content-Encoding") is None, accepted
+            assert samples(data.decode()) == plain
+
+
+def a_busy_process_on_one_device_has_at_most_13_series_of_its_own():
+    device = dict(STATUS["devices"][0], uuid="GPU-1a2b3c4d-0000")
+    with Process({"status": dict(STATUS, devices=[device], debug={"errors": 3})}) as process:
+        text = readers.stat(PROGRAM, "metrics", env=process.env).decode()
+    own = [line for line in samples(text) if "{pid=" in line]
+    assert len(own) <= 13, own
+    names = {line.split("{")[0] for line in own}
+    assert {"gpupool_used_bytes", "gpupool_cached_bytes", "gpupool_total_bytes", "gpupool_limit_bytes", "gpupool_hits_total",
+            "gpupool_out_of_memory_errors_total", "gpupool_pinned_used_bytes"} <= names, names
+    assert not {name for name in names if "retr" in name or "step" in name or "debug" in name}, names
+
+
+def pinned_memory_that_a_process_does_not_use_has_no_series():
+    unused = dict.fromkeys(STATUS["pinned"], 0)
+    with Process({"status": dict(STATUS, pinned=unused)}) as process:
+        text = readers.stat(PROGRAM, "metrics", env=process.env).decode()
+        everything = readers.stat(PROGRAM, "metrics", "--collect=all", env=process.env).decode()
+    assert not [line for line in samples(text) if line.startswith("gpupool_pinned_")]
+    assert [line for line in samples(everything) if line.startswith("gpupool_pinned_")]
+
+
+def thirty_two_processes_have_at_most_440_series_and_10_kb_on_the_wire():
+    children = []
+    with tempfile.TemporaryDirectory(prefix="gpupool-readers-") as folder:
+        try:
+            for nth in range(31):
+                children.append(start_child(folder, nth % 8))
+            device = dict(STATUS["devices"][0], uuid="GPU-1a2b3c4d-0000-0000-0000-000000000007")
+            with Process({"status": dict(STATUS, devices=[device])}, folder) as process, exporter(process) as port:
+                response, data = fetch_bytes(port, headers={**OPENMETRICS, "Accept-Encoding": "gzip"})
+        finally:
+            for child in children:
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+    lines = samples(gzip.decompress(data).decode())
+    assert "gpupool_processes 32" in lines
+    assert len(lines) <= 440, len(lines)
+    assert len(data) <= 10000, len(data)
+
+
+def a_device_that_several_processes_use_has_its_rows_once():
+    device = dict(STATUS["devices"][0], uuid="GPU-1a2b3c4d-0000")
+    with tempfile.TemporaryDirectory(prefix="gpupool-readers-") as folder:
+        child = start_child(folder, 7)
+        try:
+            with Process({"status": dict(STATUS, devices=[device, dict(device, index=1, uuid=None)])}, folder) as process:
+                text = readers.stat(PROGRAM, "metrics", env=process.env).decode()
+        finally:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+    found = sorted(line.split(" ")[0] for line in samples(text) if line.startswith("gpupool_device_total_bytes"))
+    assert found == ['gpupool_device_total_bytes{UUID="GPU-1a2b3c4d-0000"}',
+                     'gpupool_device_total_bytes{UUID="GPU-1a2b3c4d-0000-0000-0000-000000000007"}',
+                     'gpupool_device_total_bytes{device="1"}'], found
+
+
+def the_start_of_a_process_is_a_time():
+    before = time.time()
+    with Process() as process:
+        text = readers.stat(PROGRAM, "metrics", env=process.env).decode()
+    value, = (float(line.split(" ")[1]) for line in samples(text) if line.startswith("gpupool_process_start_time_seconds{"))
+    assert before - 24 * 3600 < value < before + 60, (value, before)
 
 
 def a_silent_client_does_not_delay_other_clients():
@@ -289,6 +394,8 @@ def malformed_addresses_are_refused():
         readers.stat(PROGRAM, "export", "--listen=" + address, expected=2)
     readers.stat(PROGRAM, "export", "--json", expected=2)
     readers.stat(PROGRAM, "metrics", "--to=xml", expected=2)
+    readers.stat(PROGRAM, "metrics", "--collect=most", expected=2)
+    readers.stat(PROGRAM, "export", "--collect=", expected=2)
 
 
 def query_prometheus(port, path):
@@ -351,7 +458,7 @@ def a_prometheus_server_scrapes_the_exporter():
         finally:
             child.terminate()
             child.wait(60)
-    assert len(found) == 3 and {row["value"][1] for row in found} == {"805306368"}
+    assert len(found) == 2 and {row["value"][1] for row in found} == {"805306368"}
     assert target["health"] == "up" and not target["lastError"], target
     assert metadata["gpupool_used_bytes"][0]["unit"] == "bytes", metadata["gpupool_used_bytes"]
     assert metadata["gpupool_hits"][0]["type"] == "counter"
@@ -371,11 +478,40 @@ def expressions(dashboard):
     return [text.replace("$__rate_interval", "5m") for text in texts]
 
 
+def names_in(text):
+    return {re.match(r"\w+", line).group() for line in samples(text)}
+
+
 def the_dashboard_queries_only_existing_metrics():
     with Process() as process:
-        text = readers.stat(PROGRAM, "metrics", env=process.env).decode()
-    existing = {re.match(r"\w+", line).group() for line in samples(text)}
-    queried = {name for text in expressions(load_dashboard()) for name in re.findall(r"\bgpupool_\w+", text)}
+        with exporter(process) as port:
+            basic = names_in(fetch(port)[1])
+        everything = basic | names_in(readers.stat(PROGRAM, "metrics", "--collect=all", env=process.env).decode())
+    for panel in panels_of(load_dashboard()):
+        queried = {name for target in panel["targets"] for name in re.findall(r"\bgpupool_\w+", target["expr"])}
+        existing = everything if "--collect=all" in panel.get("description", "") else basic
+        assert queried and queried <= existing, (panel["title"], queried - existing)
+
+
+def promtool_accepts_the_rules_and_their_cases_pass():
+    promtool = find("promtool")
+    cases = pathlib.Path(__file__).resolve().parent / "rules_test.yml"
+    rules = pathlib.Path(DASHBOARD).resolve().parent / "gpupool-rules.yml"
+    done = subprocess.run([promtool, "check", "rules", rules], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    with tempfile.NamedTemporaryFile("w", suffix=".yml") as file:
+        file.write(cases.read_text().replace("RULES", str(rules)))
+        file.flush()
+        done = subprocess.run([promtool, "test", "rules", file.name], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def the_rules_query_only_basic_metrics():
+    rules = (pathlib.Path(DASHBOARD).resolve().parent / "gpupool-rules.yml").read_text()
+    device = dict(STATUS["devices"][0], uuid="GPU-0")
+    with Process({"status": dict(STATUS, devices=[device])}) as process, exporter(process) as port:
+        existing = names_in(fetch(port)[1])
+    queried = set(re.findall(r"(?<!:)\bgpupool_\w+", rules))
     assert queried and queried <= existing, queried - existing
 
 
@@ -449,6 +585,12 @@ readers.main([
     memory_given_to_other_processes_is_counted,
     arguments_of_the_command_are_not_exported,
     the_exporter_serves_its_paths_and_refuses_others,
+    a_page_is_compressed_for_a_client_that_accepts_gzip,
+    a_busy_process_on_one_device_has_at_most_13_series_of_its_own,
+    pinned_memory_that_a_process_does_not_use_has_no_series,
+    thirty_two_processes_have_at_most_440_series_and_10_kb_on_the_wire,
+    a_device_that_several_processes_use_has_its_rows_once,
+    the_start_of_a_process_is_a_time,
     a_silent_client_does_not_delay_other_clients,
     a_new_client_is_served_while_others_hold_all_connections,
     a_host_name_in_a_request_is_refused_on_a_loopback_address,
@@ -462,4 +604,6 @@ readers.main([
     the_dashboard_has_the_members_that_grafana_requires,
     grafanas_schema_has_every_member_of_the_dashboard,
     promtool_accepts_the_queries_of_the_dashboard,
+    promtool_accepts_the_rules_and_their_cases_pass,
+    the_rules_query_only_basic_metrics,
 ])

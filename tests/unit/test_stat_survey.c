@@ -99,7 +99,7 @@ static char *metrics_of(struct stat_survey *survey)
 	FILE *out = open_memstream(&text, &length);
 
 	ck_assert_ptr_nonnull(out);
-	stat_metrics_write(out, survey, NULL, STAT_METRICS_OPENMETRICS);
+	stat_metrics_write(out, survey, NULL, (struct stat_metrics_form){.is_all = true});
 	fclose(out);
 	return text;
 }

@@ -28,6 +28,7 @@ struct exporter {
 	pthread_mutex_t mutex; /* held while processes are asked: a survey is not thread-safe */
 	struct stat_survey survey;
 	struct stat_node *node;
+	bool is_all;
 	int64_t begun_ns; /* when the survey last began; 0: never */
 };
 
@@ -46,6 +47,7 @@ static void ask(struct exporter *exporter, int64_t arrived_ns)
 
 static char *make_metrics(struct exporter *exporter, enum stat_metrics_format format, size_t *ret_length)
 {
+	struct stat_metrics_form form = {format, exporter->is_all};
 	int64_t arrived_ns = ctl_client_now_ns();
 	char *text = NULL;
 	FILE *out = open_memstream(&text, ret_length);
@@ -54,7 +56,7 @@ static char *make_metrics(struct exporter *exporter, enum stat_metrics_format fo
 		return NULL;
 	pthread_mutex_lock(&exporter->mutex);
 	ask(exporter, arrived_ns);
-	stat_metrics_write(out, &exporter->survey, exporter->node, format);
+	stat_metrics_write(out, &exporter->survey, exporter->node, form);
 	pthread_mutex_unlock(&exporter->mutex);
 	if (fclose(out) == 0)
 		return text;
@@ -104,10 +106,14 @@ enum stat_exit stat_export_run(const struct stat_command *command, const struct 
 		.idle_seconds = CLIENT_IDLE_SECONDS,
 	};
 	char address[STAT_ADDRESS_MAX];
+	struct stat_metrics_form form;
 	struct stat_http *http;
 	enum stat_exit result;
 	sigset_t end_signals;
 
+	if (!stat_metrics_choose(options, &form))
+		return STAT_USAGE;
+	exporter.is_all = form.is_all;
 	exporter.node = stat_node_new(options->state);
 	if (!exporter.node)
 		return STAT_FAILED;

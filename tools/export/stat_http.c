@@ -13,11 +13,12 @@
 #include <microhttpd.h>
 #include <stdlib.h>
 #include <string.h>
+#include <zlib.h>
 
 #include "stat_clients.h"
 
 /* SPARE_CONNECTIONS: room for connections that have been ended but are not closed yet. */
-enum { SPARE_CONNECTIONS = 64, CONNECTION_BYTES = 16 << 10, HOST_MAX = 64 };
+enum { SPARE_CONNECTIONS = 64, CONNECTION_BYTES = 16 << 10, HOST_MAX = 64, COMPRESSED_FROM = 1024 };
 
 static const char unknown_text[] = "not found; the metrics are at /metrics\n";
 static const char method_text[] = "only GET and HEAD are supported\n";
@@ -60,15 +61,67 @@ static const char *header(struct MHD_Connection *connection, const char *name)
 	return MHD_lookup_connection_value(connection, MHD_HEADER_KIND, name);
 }
 
+/* Returns true if the client accepts gzip: as a word of its own, and not with q=0. */
+static bool accepts_gzip(const char *value)
+{
+	for (const char *word = value; word && *word; word += *word == ',') {
+		size_t length;
+
+		word += strspn(word, " \t");
+		length = strcspn(word, ",; \t");
+		if ((length == 4 && strncasecmp(word, "gzip", 4) == 0) || (length == 1 && *word == '*')) {
+			const char *quality = word + length + strspn(word + length, " \t;");
+
+			return strncasecmp(quality, "q=0", 3) != 0 || quality[3 + strspn(quality + 3, ".0")] > '0';
+		}
+		word += strcspn(word, ",");
+	}
+	return false;
+}
+
+/* Replaces the text by its compressed form. Returns false, and changes nothing, if that is not possible. */
+static bool compress_page(struct stat_page *page)
+{
+	z_stream z = {.next_in = (Bytef *)page->text, .avail_in = (uInt)page->length};
+	uLong bound;
+	char *text;
+
+	if (page->length < COMPRESSED_FROM || page->length > UINT32_MAX / 2 ||
+		deflateInit2(&z, Z_BEST_SPEED, Z_DEFLATED, MAX_WBITS + 16, MAX_MEM_LEVEL, Z_DEFAULT_STRATEGY) != Z_OK)
+		return false;
+	bound = deflateBound(&z, (uLong)page->length);
+	text = malloc(bound);
+	z.next_out = (Bytef *)text;
+	z.avail_out = text ? (uInt)bound : 0;
+	if (!text || deflate(&z, Z_FINISH) != Z_STREAM_END) {
+		deflateEnd(&z);
+		free(text);
+		return false;
+	}
+	free(page->text);
+	page->text = text;
+	page->length = bound - z.avail_out;
+	deflateEnd(&z);
+	return true;
+}
+
 static enum MHD_Result send_page(struct stat_http *http, struct MHD_Connection *connection)
 {
 	const struct stat_http_settings *settings = &http->settings;
+	struct MHD_Response *response;
+	bool is_gzip;
 	struct stat_page page = settings->make(settings->arg, header(connection, MHD_HTTP_HEADER_ACCEPT));
 
 	if (!page.text)
 		return send_text(connection, MHD_HTTP_SERVICE_UNAVAILABLE, memory_text);
-	return send_and_drop(connection, MHD_HTTP_OK,
-		MHD_create_response_from_buffer(page.length, page.text, MHD_RESPMEM_MUST_FREE), page.type);
+	is_gzip = accepts_gzip(header(connection, MHD_HTTP_HEADER_ACCEPT_ENCODING)) && compress_page(&page);
+	response = MHD_create_response_from_buffer(page.length, page.text, MHD_RESPMEM_MUST_FREE);
+	if (response)
+		(void)MHD_add_response_header(
+			response, MHD_HTTP_HEADER_VARY, MHD_HTTP_HEADER_ACCEPT ", " MHD_HTTP_HEADER_ACCEPT_ENCODING);
+	if (response && is_gzip)
+		(void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_ENCODING, "gzip");
+	return send_and_drop(connection, MHD_HTTP_OK, response, page.type);
 }
 
 static bool has_body(struct MHD_Connection *connection)

@@ -25,8 +25,12 @@ enum {
 	UUID_MAX = 48,
 	NAME_MAX_BYTES = 96,
 	ID_MAX = 64,
-	USER_SERIES_MAX = 50000, /* about the memory of a foreign user's processes */
-	FOREIGN_SERIES_MAX = 200000,
+	/* Bounds of the series about memory, for a foreign user and for all of them. */
+	USER_SERIES_MAX = 8000,
+	FOREIGN_SERIES_MAX = 64000,
+	USER_SERIES_MAX_ALL = 50000, /* with --collect=all */
+	FOREIGN_SERIES_MAX_ALL = 200000,
+	DEVICES_MAX = 256, /* of the node */
 };
 
 #define NS_PER_SECOND UINT64_C(1000000000)
@@ -38,12 +42,13 @@ struct metric {
 	const char *member, *name;
 	enum type type;
 	const char *unit, *help;
+	bool is_pinned;
 };
 
 static const struct metric metrics[] = {
-#define STAT(member, name, type, unit, help) {#member, #name, type, #unit, help "."},
+#define STAT(member, name, type, unit, help) {#member, #name, type, #unit, help ".", false},
 #include "pool/stats.def"
-#define METRIC(member, name, type, unit, help) {#member, #name, type, #unit, help "."},
+#define METRIC(member, name, type, unit, help) {#member, #name, type, #unit, help ".", false},
 #include "metrics.def"
 };
 
@@ -81,15 +86,25 @@ static const struct metric incomplete_metric = {NULL, "incomplete", GAUGE, "",
 static const struct metric up_metric = {NULL, "up", GAUGE, "", "1 if the process has answered, 0 if it has not."};
 static const struct metric info_metric = {
 	NULL, "process", INFO, "", "User, command, pool type, version and job of the process."};
-static const struct metric uptime_metric = {
-	"uptime_ns", "uptime", GAUGE, "seconds", "Time since the program's first CUDA allocation."};
+static const struct metric start_metric = {
+	NULL, "process_start_time", GAUGE, "seconds", "Start of the process, in seconds since 1970."};
 
-/* A process as the metrics show it. */
+/* The members of a device, and of pinned memory, that are collected without --collect=all. */
+static const char *const basic_members[] = {
+	"used_bytes", "cached_bytes", "total_bytes", "peak_total_bytes", "limit_bytes", "hits", "misses", "ooms"};
+static const char *const basic_pinned_members[] = {"used_bytes", "total_bytes"};
+
+/* The members that are the same for all processes on a device. */
+static const char *const device_members[] = {"device_total_bytes", "device_free_bytes"};
+
+#define LENGTH(a) (sizeof(a) / sizeof(*(a)))
+
 static const struct metric node_processes_metric = {
 	NULL, "node_processes", COUNTER, "", "Processes that have been seen."};
 static const struct metric user_ooms_metric = {
 	NULL, "user_out_of_memory_errors", COUNTER, "", "Out-of-memory errors that reached programs of a user."};
 
+/* A process as the metrics show it. */
 struct shown_process {
 	const struct stat_process *process;
 	const json_t *answer; /* the last one, which may be older than this survey; NULL: none */
@@ -99,7 +114,7 @@ struct shown_process {
 
 struct writer {
 	FILE *out;
-	enum stat_metrics_format format;
+	struct stat_metrics_form form;
 	const struct stat_survey *survey;
 	struct shown_process *processes;
 	size_t n_processes;
@@ -116,19 +131,34 @@ static const char *type_name(const struct writer *w, enum type type)
 {
 	static const char *const names[] = {[GAUGE] = "gauge", [COUNTER] = "counter", [INFO] = "info"};
 
-	return w->format == STAT_METRICS_PROMETHEUS && type == INFO ? "gauge" : names[type];
+	return w->form.format == STAT_METRICS_PROMETHEUS && type == INFO ? "gauge" : names[type];
 }
 
+static bool is_among(const char *member, const char *const *members, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (strcmp(members[i], member) == 0)
+			return true;
+	return false;
+}
+
+static bool is_of_device(const struct metric *m)
+{
+	return is_among(m->member, device_members, LENGTH(device_members));
+}
+
+/* Metrics of pinned memory have names of their own: the sum of device and host memory means nothing. */
 static void make_name(char name[static NAME_MAX_BYTES], const struct metric *m)
 {
-	snprintf(name, NAME_MAX_BYTES, "gpupool_%s%s%s", m->name, *m->unit ? "_" : "", m->unit);
+	snprintf(name, NAME_MAX_BYTES, "gpupool_%s%s%s%s", m->is_pinned ? "pinned_" : "", m->name, *m->unit ? "_" : "",
+		m->unit);
 }
 
 /* A family is named without the suffix of its samples in OpenMetrics, and with it in Prometheus' own format. */
 static void begin_family(const struct writer *w, const struct metric *m)
 {
 	char name[NAME_MAX_BYTES];
-	bool is_openmetrics = w->format == STAT_METRICS_OPENMETRICS;
+	bool is_openmetrics = w->form.format == STAT_METRICS_OPENMETRICS;
 	const char *suffix = is_openmetrics ? "" : suffix_of(m->type);
 
 	make_name(name, m);
@@ -239,7 +269,7 @@ static size_t count_bounded(const json_t *memory, const char *key, size_t max)
 }
 
 /* Returns an upper bound for the number of series about the memory of a process. */
-static size_t count_series(const json_t *reply)
+static size_t count_series(const json_t *reply, bool is_all)
 {
 	const json_t *devices = json_object_get(reply, "devices"), *pinned = json_object_get(reply, "pinned"), *device;
 	size_t n_rounds = count_bounded(pinned, "retries", ROUNDS_MAX), n_memories = 1, n_regions = 0, i;
@@ -254,6 +284,8 @@ static size_t count_series(const json_t *reply)
 		n_steps += count_bounded(device, "steps", ROUNDS_MAX);
 		n_regions += count_bounded(device, "by_region", REGIONS_MAX);
 	}
+	if (!is_all)
+		return n_memories * LENGTH(basic_members);
 	return n_memories * sizeof(metrics) / sizeof(*metrics) +
 	       n_rounds * sizeof(round_metrics) / sizeof(*round_metrics) +
 	       n_steps * sizeof(step_metrics) / sizeof(*step_metrics) +
@@ -281,16 +313,19 @@ static void cut_series(struct writer *w, struct stat_survey *survey)
 {
 	struct user_series *users = stat_alloc(calloc(w->n_processes + 1, sizeof(*users)));
 	size_t n_users = 0, n_all = 0;
+	bool is_all = w->form.is_all;
+	size_t user_max = is_all ? USER_SERIES_MAX_ALL : USER_SERIES_MAX;
+	size_t foreign_max = is_all ? FOREIGN_SERIES_MAX_ALL : FOREIGN_SERIES_MAX;
 
 	for (size_t i = 0; i < w->n_processes; i++) {
 		struct shown_process *shown = &w->processes[i];
-		size_t n = count_series(shown->answer);
+		size_t n = count_series(shown->answer, is_all);
 		struct user_series *user;
 
 		if (shown->process->uid == geteuid())
 			continue;
 		user = find_user(users, &n_users, shown->process->uid);
-		shown->is_cut = user->n + n > USER_SERIES_MAX || n_all + n > FOREIGN_SERIES_MAX;
+		shown->is_cut = user->n + n > user_max || n_all + n > foreign_max;
 		survey->missed.n_series += shown->is_cut;
 		user->n += shown->is_cut ? 0 : n;
 		n_all += shown->is_cut ? 0 : n;
@@ -298,11 +333,11 @@ static void cut_series(struct writer *w, struct stat_survey *survey)
 	free(users);
 }
 
-/* Writes the samples of a metric for one memory: that of a device, or pinned memory. */
+/* Writes the samples of a metric for the memory of a device, or for pinned memory. */
 typedef void (*write_memory_fn)(
 	const struct writer *w, const struct metric *m, const json_t *memory, const char *labels);
 
-static void each_memory(const struct writer *w, const struct metric *m, write_memory_fn write)
+static void each_device(const struct writer *w, const struct metric *m, write_memory_fn write)
 {
 	char labels[LABELS_MAX], uuid[LABEL_MAX];
 
@@ -317,13 +352,39 @@ static void each_memory(const struct writer *w, const struct metric *m, write_me
 		json_array_foreach(devices, i, device) {
 			if (!stat_reply_new_device(device, &seen, &index))
 				continue;
-			snprintf(labels, sizeof(labels), "%s,memory=\"device\",device=\"%" PRIu64 "\"%s", shown->id,
-				index, write_uuid(uuid, device));
+			snprintf(labels, sizeof(labels), "%s,device=\"%" PRIu64 "\"%s", shown->id, index,
+				write_uuid(uuid, device));
 			write(w, m, device, labels);
 		}
-		snprintf(labels, sizeof(labels), "%s,memory=\"pinned\"", shown->id);
-		write(w, m, json_object_get(shown->answer, "pinned"), labels);
 	}
+}
+
+static bool has_pinned(const struct writer *w, const struct shown_process *shown)
+{
+	const json_t *pinned = json_object_get(shown->answer, "pinned");
+
+	return !shown->is_cut && (w->form.is_all || stat_reply_u64_or_0(pinned, "peak_total_bytes") ||
+					 stat_reply_u64_or_0(pinned, "total_bytes"));
+}
+
+/* Writes a family of pinned memory: of the processes that use any, or with --collect=all of every process. */
+static void write_pinned(const struct writer *w, const struct metric *of_device, write_memory_fn write)
+{
+	struct metric m = *of_device;
+
+	m.is_pinned = true;
+	begin_family(w, &m);
+	for (size_t at = 0; at < w->n_processes; at++)
+		if (has_pinned(w, &w->processes[at]))
+			write(w, &m, json_object_get(w->processes[at].answer, "pinned"), w->processes[at].id);
+}
+
+/* Writes a family of the memory of processes, on devices and then pinned. */
+static void write_family(const struct writer *w, const struct metric *m, write_memory_fn write)
+{
+	begin_family(w, m);
+	each_device(w, m, write);
+	write_pinned(w, m, write);
 }
 
 static void write_member(const struct writer *w, const struct metric *m, const json_t *memory, const char *labels)
@@ -419,16 +480,33 @@ static void write_up(const struct writer *w)
 	}
 }
 
-static void write_uptime(const struct writer *w)
+/* Returns when the machine started, in nanoseconds since 1970; 0 if unknown. */
+static uint64_t boot_time_ns(void)
 {
-	char labels[LABELS_MAX];
-	uint64_t value;
+	FILE *file = fopen("/proc/stat", "re");
+	char line[256];
+	uint64_t seconds = 0;
 
-	begin_family(w, &uptime_metric);
-	for (const struct shown_process *shown = w->processes; shown < w->processes + w->n_processes; shown++) {
+	while (file && fgets(line, sizeof(line), file))
+		if (strncmp(line, "btime ", strlen("btime ")) == 0)
+			seconds = strtoull(line + strlen("btime "), NULL, 10);
+	if (file)
+		fclose(file);
+	return seconds * NS_PER_SECOND;
+}
+
+static void write_starts(const struct writer *w)
+{
+	uint64_t boot_ns = boot_time_ns(), tick_ns = NS_PER_SECOND / (uint64_t)sysconf(_SC_CLK_TCK);
+	char labels[LABELS_MAX];
+
+	begin_family(w, &start_metric);
+	for (const struct shown_process *shown = w->processes; boot_ns && shown < w->processes + w->n_processes;
+		shown++) {
+		if (shown->process->start_ticks > UINT32_MAX * UINT64_C(100))
+			continue; /* more than a century */
 		snprintf(labels, sizeof(labels), "{%s}", shown->id);
-		if (stat_reply_u64(shown->answer, uptime_metric.member, &value))
-			write_sample(w, &uptime_metric, labels, value);
+		write_sample(w, &start_metric, labels, boot_ns + shown->process->start_ticks * tick_ns);
 	}
 }
 
@@ -492,9 +570,9 @@ static void write_node(const struct writer *w, const struct stat_node *node)
 
 	begin_family(w, &node_processes_metric);
 	write_sample(w, &node_processes_metric, "", counters->processes);
-#define NODE(member, name, unit, help)                                                  \
-	begin_family(w, &(const struct metric){NULL, #name, COUNTER, #unit, help "."}); \
-	write_sample(w, &(const struct metric){NULL, #name, COUNTER, #unit, help "."}, "", counters->member);
+#define NODE(member, name, unit, help)                                                         \
+	begin_family(w, &(const struct metric){NULL, #name, COUNTER, #unit, help ".", false}); \
+	write_sample(w, &(const struct metric){NULL, #name, COUNTER, #unit, help ".", false}, "", counters->member);
 #include "node.def"
 	users = stat_node_users(node, &n_users);
 	begin_family(w, &user_ooms_metric);
@@ -518,10 +596,99 @@ struct stat_question stat_metrics_question(const struct stat_options *options)
 	};
 }
 
-void stat_metrics_write(
-	FILE *out, struct stat_survey *survey, const struct stat_node *node, enum stat_metrics_format format)
+/* The devices of which samples have been written. */
+struct seen_devices {
+	char labels[DEVICES_MAX][LABEL_MAX];
+	size_t n;
+};
+
+/* Returns true if there is room for the device, and no sample of it yet. */
+static bool is_new_device(struct seen_devices *seen, const char *labels)
 {
-	struct writer w = {.out = out, .format = format, .survey = survey};
+	for (size_t i = 0; i < seen->n; i++)
+		if (strcmp(seen->labels[i], labels) == 0)
+			return false;
+	if (seen->n == DEVICES_MAX)
+		return false;
+	strcpy(seen->labels[seen->n++], labels);
+	return true;
+}
+
+/* A device without a UUID has the number by which the process knows it. */
+static void write_device_of(
+	const struct writer *w, const struct metric *m, const struct shown_process *shown, struct seen_devices *devices)
+{
+	const json_t *device;
+	char labels[LABEL_MAX], uuid[LABEL_MAX];
+	uint64_t seen = 0, index, value;
+	size_t i;
+
+	json_array_foreach(json_object_get(shown->answer, "devices"), i, device) {
+		if (!stat_reply_new_device(device, &seen, &index) || !stat_reply_u64(device, m->member, &value))
+			continue;
+		if (*write_uuid(uuid, device))
+			snprintf(labels, sizeof(labels), "{%.*s}", LABEL_MAX - 3, uuid + 1);
+		else
+			snprintf(labels, sizeof(labels), "{device=\"%" PRIu64 "\"}", index);
+		if (is_new_device(devices, labels))
+			write_sample(w, m, labels, value);
+	}
+}
+
+/* Writes what is the same for all processes on a device, once. Own processes are believed before foreign ones. */
+static void write_devices(const struct writer *w)
+{
+	for (size_t i = 0; i < LENGTH(metrics); i++) {
+		struct seen_devices *seen;
+
+		if (!is_of_device(&metrics[i]))
+			continue;
+		seen = stat_alloc(calloc(1, sizeof(*seen)));
+		begin_family(w, &metrics[i]);
+		for (int is_foreign = 0; is_foreign < 2; is_foreign++)
+			for (size_t at = 0; at < w->n_processes; at++)
+				if ((w->processes[at].process->uid != geteuid()) == is_foreign &&
+					!w->processes[at].is_cut)
+					write_device_of(w, &metrics[i], &w->processes[at], seen);
+		free(seen);
+	}
+}
+
+static void write_basic(const struct writer *w)
+{
+	for (size_t i = 0; i < LENGTH(metrics); i++) {
+		const struct metric *m = &metrics[i];
+
+		if (is_among(m->member, basic_members, LENGTH(basic_members))) {
+			begin_family(w, m);
+			each_device(w, m, write_member);
+		}
+		if (is_among(m->member, basic_pinned_members, LENGTH(basic_pinned_members)))
+			write_pinned(w, m, write_member);
+	}
+}
+
+static void write_all(const struct writer *w)
+{
+	for (size_t i = 0; i < LENGTH(debug_metrics); i++)
+		write_debug(w, &debug_metrics[i]);
+	for (size_t i = 0; i < LENGTH(metrics); i++)
+		if (!is_of_device(&metrics[i]))
+			write_family(w, &metrics[i], write_member);
+	for (size_t i = 0; i < LENGTH(round_metrics); i++)
+		write_family(w, &round_metrics[i], write_rounds);
+	for (size_t i = 0; i < LENGTH(step_metrics); i++)
+		write_family(w, &step_metrics[i], write_steps);
+	for (size_t i = 0; i < LENGTH(region_metrics); i++) {
+		begin_family(w, &region_metrics[i]);
+		each_device(w, &region_metrics[i], write_regions);
+	}
+}
+
+void stat_metrics_write(
+	FILE *out, struct stat_survey *survey, const struct stat_node *node, struct stat_metrics_form form)
+{
+	struct writer w = {.out = out, .form = form, .survey = survey};
 	char why[STAT_ERROR_MAX];
 
 	survey->missed.n_series = 0;
@@ -536,45 +703,39 @@ void stat_metrics_write(
 		write_node(&w, node);
 	write_up(&w);
 	write_infos(&w);
-	write_uptime(&w);
-	for (size_t i = 0; i < sizeof(debug_metrics) / sizeof(*debug_metrics); i++)
-		write_debug(&w, &debug_metrics[i]);
-	for (size_t i = 0; i < sizeof(metrics) / sizeof(*metrics); i++) {
-		begin_family(&w, &metrics[i]);
-		each_memory(&w, &metrics[i], write_member);
-	}
-	for (size_t i = 0; i < sizeof(round_metrics) / sizeof(*round_metrics); i++) {
-		begin_family(&w, &round_metrics[i]);
-		each_memory(&w, &round_metrics[i], write_rounds);
-	}
-	for (size_t i = 0; i < sizeof(step_metrics) / sizeof(*step_metrics); i++) {
-		begin_family(&w, &step_metrics[i]);
-		each_memory(&w, &step_metrics[i], write_steps);
-	}
-	for (size_t i = 0; i < sizeof(region_metrics) / sizeof(*region_metrics); i++) {
-		begin_family(&w, &region_metrics[i]);
-		each_memory(&w, &region_metrics[i], write_regions);
-	}
-	if (format == STAT_METRICS_OPENMETRICS)
+	write_starts(&w);
+	write_devices(&w);
+	if (form.is_all)
+		write_all(&w);
+	else
+		write_basic(&w);
+	if (form.format == STAT_METRICS_OPENMETRICS)
 		fputs("# EOF\n", out);
 	free(w.processes);
 }
 
-static bool choose_format(const char *word, enum stat_metrics_format *ret_format)
+bool stat_metrics_choose(const struct stat_options *options, struct stat_metrics_form *ret_form)
 {
-	bool is_prometheus = word && strcmp(word, "prometheus") == 0;
+	const char *to = options->to ? options->to : "openmetrics";
+	const char *collect = options->collect ? options->collect : "basic";
 
-	*ret_format = is_prometheus ? STAT_METRICS_PROMETHEUS : STAT_METRICS_OPENMETRICS;
-	if (!word || is_prometheus || strcmp(word, "openmetrics") == 0)
-		return true;
-	stat_error("gpupool-stat metrics --help", "--to: '%s' is neither openmetrics nor prometheus.", word);
-	return false;
+	ret_form->format = strcmp(to, "prometheus") == 0 ? STAT_METRICS_PROMETHEUS : STAT_METRICS_OPENMETRICS;
+	ret_form->is_all = strcmp(collect, "all") == 0;
+	if (ret_form->format == STAT_METRICS_OPENMETRICS && strcmp(to, "openmetrics") != 0) {
+		stat_error("gpupool-stat metrics --help", "--to: '%s' is neither openmetrics nor prometheus.", to);
+		return false;
+	}
+	if (!ret_form->is_all && strcmp(collect, "basic") != 0) {
+		stat_error("gpupool-stat metrics --help", "--collect: '%s' is neither basic nor all.", collect);
+		return false;
+	}
+	return true;
 }
 
 struct shown {
 	const struct stat_options *options;
 	struct stat_node *node; /* NULL: without counters of the node */
-	enum stat_metrics_format format;
+	struct stat_metrics_form form;
 };
 
 static enum stat_exit show(void *arg, struct stat_survey *survey)
@@ -584,7 +745,7 @@ static enum stat_exit show(void *arg, struct stat_survey *survey)
 
 	if (shown->node)
 		stat_node_collect(shown->node, survey);
-	stat_metrics_write(stdout, survey, shown->node, shown->format);
+	stat_metrics_write(stdout, survey, shown->node, shown->form);
 	/* Processes that are missing, or do not answer, are visible in the metrics. Named processes must answer. */
 	if (survey->n_processes || shown->options->n_pids)
 		result = stat_report_errors(survey, shown->options);
@@ -600,10 +761,10 @@ enum stat_exit stat_metrics_run(const struct stat_command *command, const struct
 	enum stat_exit result;
 	struct shown shown = {.options = options};
 
-	if (!choose_format(options->to, &shown.format))
+	if (!stat_metrics_choose(options, &shown.form))
 		return STAT_USAGE;
 	/* OpenMetrics ends with "# EOF", and has no empty lines. */
-	own.is_quiet = shown.format == STAT_METRICS_OPENMETRICS;
+	own.is_quiet = shown.form.format == STAT_METRICS_OPENMETRICS;
 	if (options->state) {
 		shown.node = stat_node_new(options->state);
 		if (!shown.node)
