@@ -54,14 +54,27 @@ static void strip_slashes(char *path)
 
 int gp_ctl_dir(const struct gp_ctl_dirs *dirs, unsigned nth, char *path, size_t size)
 {
+	bool has_runtime_dir = dirs->runtime_dir && *dirs->runtime_dir;
 	const char *base, *tmp = dirs->tmp_dir;
 	int length;
 
-	if (nth > 2)
+	if (nth > 3)
 		return -ERANGE;
 	if (!tmp || tmp[0] != '/')
 		tmp = "/tmp";
-	base = nth == 0 ? dirs->runtime_dir : nth == 1 ? dirs->xdg_runtime_dir : tmp;
+	switch (nth) {
+	case 0:
+		base = dirs->runtime_dir;
+		break;
+	case 1:
+		base = has_runtime_dir ? NULL : dirs->run_dir;
+		break;
+	case 2:
+		base = dirs->xdg_runtime_dir;
+		break;
+	default:
+		base = tmp;
+	}
 	if (!base || !*base)
 		return -ENOENT;
 	if (base[0] != '/')
@@ -69,6 +82,8 @@ int gp_ctl_dir(const struct gp_ctl_dirs *dirs, unsigned nth, char *path, size_t 
 	if (nth == 0)
 		length = snprintf(path, size, "%s", base);
 	else if (nth == 1)
+		length = snprintf(path, size, "%s/%u", base, (unsigned)dirs->uid);
+	else if (nth == 2)
 		length = snprintf(path, size, "%s/gpupool", base);
 	else
 		length = snprintf(path, size, "%s/gpupool-%u", base, (unsigned)dirs->uid);
@@ -76,6 +91,17 @@ int gp_ctl_dir(const struct gp_ctl_dirs *dirs, unsigned nth, char *path, size_t 
 		return -ENAMETOOLONG;
 	strip_slashes(path);
 	return 0;
+}
+
+const char *gp_ctl_run_dir(const char *path, uid_t uid)
+{
+	struct statx st;
+
+	if (statx(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, STATX_TYPE | STATX_MODE | STATX_UID, &st) ||
+		!S_ISDIR(st.stx_mode) || (st.stx_uid && st.stx_uid != uid) ||
+		((st.stx_mode & 022) && !(st.stx_mode & S_ISVTX)))
+		return NULL;
+	return path;
 }
 
 int gp_ctl_dir_open(const char *path, uid_t uid, bool create)

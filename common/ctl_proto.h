@@ -63,7 +63,20 @@ struct gp_ctl_dirs {
 	const char *xdg_runtime_dir; /* $XDG_RUNTIME_DIR/gpupool */
 	const char *tmp_dir;         /* $TMPDIR/gpupool-UID or /tmp/gpupool-UID */
 	uid_t uid;
+	const char *run_dir; /* RUN_DIR/UID, after runtime_dir; left out if that is set */
 };
+
+/*
+ * The folder of the machine for socket directories of all users. Containers can share it, and it does not depend on the
+ * environment of a job.
+ */
+#define GP_CTL_RUN_DIR "/run/gpupool"
+
+/*
+ * Returns the path if it is a directory of root or of the user, in which no other user can remove a directory; else
+ * NULL.
+ */
+const char *gp_ctl_run_dir(const char *path, uid_t uid);
 
 /*
  * Writes the path of the nth choice. Returns 0, -ENOENT (not set), -EINVAL (relative), -ENAMETOOLONG, or -ERANGE

@@ -137,6 +137,7 @@ static void start_socket(void)
 				.xdg_runtime_dir = gp_config_variable("XDG_RUNTIME_DIR"),
 				.tmp_dir = gp_config_variable("TMPDIR"),
 				.uid = geteuid(),
+				.run_dir = gp_ctl_run_dir(GP_CTL_RUN_DIR, geteuid()),
 			},
 		.handlers = gp_actions,
 		.begin = gp_state.config.thread_cache_bytes ? gp_barrier_register : NULL,

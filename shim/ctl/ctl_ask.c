@@ -30,6 +30,7 @@ void gp_ask_each_dir(bool (*fn)(void *arg, int dir_fd), void *arg)
 		.xdg_runtime_dir = gp_config_variable("XDG_RUNTIME_DIR"),
 		.tmp_dir = gp_config_variable("TMPDIR"),
 		.uid = geteuid(),
+		.run_dir = gp_ctl_run_dir(GP_CTL_RUN_DIR, geteuid()),
 	};
 	char path[GP_CTL_PATH_MAX];
 	bool goes_on = true;
@@ -106,6 +107,7 @@ void gp_ask_each_user(bool (*fn)(void *arg, int dir_fd, uid_t uid), void *arg)
 	struct users users = {fn, arg, USERS_MAX};
 	const char *tmp = gp_config_variable("TMPDIR");
 
+	each_user_in(&users, GP_CTL_RUN_DIR, "", "");
 	each_user_in(&users, "/run/user", "", "/gpupool");
 	each_user_in(&users, "/tmp", "gpupool-", "");
 	if (tmp && *tmp == '/' && strcmp(tmp, "/tmp") != 0)

@@ -186,7 +186,7 @@ static int open_in_dir(struct gp_ctl_listener *listener)
 /* Tries the nth directory. If it is set and unusable, the reason is added to listener->problems, for a log line. */
 static int try_dir(struct gp_ctl_listener *listener, const struct gp_ctl_dirs *dirs, unsigned nth)
 {
-	static const char *const variables[] = {"GPUPOOL_RUNTIME_DIR", "XDG_RUNTIME_DIR", "TMPDIR"};
+	static const char *const variables[] = {"GPUPOOL_RUNTIME_DIR", GP_CTL_RUN_DIR, "XDG_RUNTIME_DIR", "TMPDIR"};
 	size_t length = strlen(listener->problems), size = sizeof(listener->problems) - length;
 	char *text = listener->problems + length;
 	int error = gp_ctl_dir(dirs, nth, listener->dir, sizeof(listener->dir)), dir_error = error;

@@ -134,6 +134,7 @@ static int save_in_socket_dir(const char *text, size_t length)
 		.xdg_runtime_dir = gp_config_variable("XDG_RUNTIME_DIR"),
 		.tmp_dir = gp_config_variable("TMPDIR"),
 		.uid = geteuid(),
+		.run_dir = gp_ctl_run_dir(GP_CTL_RUN_DIR, geteuid()),
 	};
 	char path[GP_CTL_PATH_MAX], name[GP_CTL_NAME_MAX], state;
 	uint64_t start_ticks;

@@ -38,6 +38,44 @@ START_TEST(the_first_usable_socket_directory_is_taken_and_the_others_are_explain
 }
 END_TEST
 
+START_TEST(the_folder_of_the_machine_is_used_only_if_others_cannot_remove_directories_in_it)
+{
+	static const struct {
+		mode_t mode;
+		bool is_used;
+	} rows[] = {{01777, true}, {0777, false}, {0755, true}, {0775, false}, {01775, true}, {0757, false}};
+	char path[80], other[96];
+
+	snprintf(path, sizeof(path), "%s/run", fixture_root);
+	snprintf(other, sizeof(other), "%s/link", fixture_root);
+	ck_assert_ptr_null(gp_ctl_run_dir(path, geteuid()));
+	ck_assert_int_eq(mkdir(path, 0700), 0);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		ck_assert_int_eq(chmod(path, rows[i].mode), 0);
+		ck_assert_int_eq(gp_ctl_run_dir(path, geteuid()) == path, rows[i].is_used);
+	}
+	ck_assert_int_eq(chmod(path, 01777), 0);
+	ck_assert_int_eq(symlink(path, other), 0);
+	ck_assert_ptr_null(gp_ctl_run_dir(other, geteuid()));
+	if (geteuid() == 0) {
+		ck_assert_int_eq(chown(path, NOBODY, (gid_t)-1), 0);
+		ck_assert_ptr_null(gp_ctl_run_dir(path, 1));
+	}
+}
+END_TEST
+
+START_TEST(the_folder_of_the_machine_comes_before_that_of_the_session)
+{
+	struct gp_ctl_dirs dirs = {
+		.uid = geteuid(), .xdg_runtime_dir = fixture_root, .tmp_dir = fixture_root, .run_dir = fixture_root};
+	char expected[256];
+
+	ck_assert_int_eq(fixture_start_at(&dirs, 0), 0);
+	snprintf(expected, sizeof(expected), "%s/%u/%d.", fixture_root, (unsigned)geteuid(), (int)getpid());
+	ck_assert_int_eq(strncmp(gp_ctl_path(), expected, strlen(expected)), 0);
+}
+END_TEST
+
 START_TEST(without_a_usable_directory_the_server_uses_an_abstract_socket)
 {
 	char expected[128];
@@ -132,6 +170,8 @@ int main(void)
 	suite_add_tcase(suite, tc);
 	tcase_add_checked_fixture(tc, fixture_setup, fixture_teardown);
 	tcase_add_test(tc, the_first_usable_socket_directory_is_taken_and_the_others_are_explained);
+	tcase_add_test(tc, the_folder_of_the_machine_is_used_only_if_others_cannot_remove_directories_in_it);
+	tcase_add_test(tc, the_folder_of_the_machine_comes_before_that_of_the_session);
 	tcase_add_test(tc, without_a_usable_directory_the_server_uses_an_abstract_socket);
 	tcase_add_test(tc, a_server_in_a_user_namespace_without_mapped_users_refuses_all_clients);
 	if (geteuid() == 0) {

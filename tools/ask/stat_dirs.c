@@ -15,7 +15,6 @@
 
 #include "common/counter_page.h"
 #include "common/oom_name.h"
-#include "stat_environ.h"
 
 /* Other users may be hostile. A user's own sockets may be left over from thousands of processes that were killed. */
 enum {
@@ -100,8 +99,8 @@ static bool list(struct stat_survey *survey, int dir_fd, uid_t uid)
 	return has_left;
 }
 
-/* Adds a directory if it has such files. It is closed, as there may be more directories than descriptors. */
-static void add(struct stat_survey *survey, const char *path)
+/* Adds a directory of that owner if it has such files. It is closed: there may be more directories than descriptors. */
+static void add(struct stat_survey *survey, const char *path, const uid_t *owner)
 {
 	size_t n_before = survey->n_processes;
 	struct stat_dir dir = {.fd = -1};
@@ -111,7 +110,7 @@ static void add(struct stat_survey *survey, const char *path)
 
 	if (strlen(path) >= sizeof(dir.path) || lstat(path, &st) != 0)
 		return;
-	if (geteuid() != 0 && st.st_uid != geteuid())
+	if ((geteuid() != 0 && st.st_uid != geteuid()) || (owner && st.st_uid != *owner))
 		return;
 	dir.uid = st.st_uid;
 	fd = gp_ctl_dir_open(path, dir.uid, false);
@@ -154,10 +153,11 @@ static struct gp_ctl_dirs caller_dirs(void)
 		.xdg_runtime_dir = getenv("XDG_RUNTIME_DIR"),
 		.tmp_dir = getenv("TMPDIR"),
 		.uid = geteuid(),
+		.run_dir = gp_ctl_run_dir(GP_CTL_RUN_DIR, geteuid()),
 	};
 }
 
-static void add_dirs(struct stat_survey *survey, const struct gp_ctl_dirs *dirs, const char *prefix)
+void stat_dirs_add(struct stat_survey *survey, const struct gp_ctl_dirs *dirs, const char *prefix, const uid_t *owner)
 {
 	char path[GP_CTL_PATH_MAX], whole[GP_CTL_PATH_MAX + 64];
 	int error;
@@ -166,7 +166,7 @@ static void add_dirs(struct stat_survey *survey, const struct gp_ctl_dirs *dirs,
 		if (error)
 			continue;
 		snprintf(whole, sizeof(whole), "%s%s", prefix, path);
-		add(survey, whole);
+		add(survey, whole, owner);
 	}
 }
 
@@ -174,7 +174,7 @@ void stat_dirs_of_caller(struct stat_survey *survey)
 {
 	struct gp_ctl_dirs dirs = caller_dirs();
 
-	add_dirs(survey, &dirs, "");
+	stat_dirs_add(survey, &dirs, "", NULL);
 }
 
 void stat_dirs_describe(char *text, size_t size)
@@ -225,7 +225,7 @@ static int compare_numbers(const void *a, const void *b)
  */
 void stat_dirs_of_all_users(struct stat_survey *survey)
 {
-	static const char *const patterns[] = {"/run/user/*/gpupool", "/tmp/gpupool-[0-9]*"};
+	static const char *const patterns[] = {GP_CTL_RUN_DIR "/[0-9]*", "/run/user/*/gpupool", "/tmp/gpupool-[0-9]*"};
 	glob_t found;
 
 	if (caller_dirs().runtime_dir)
@@ -236,29 +236,15 @@ void stat_dirs_of_all_users(struct stat_survey *survey)
 		qsort(found.gl_pathv, found.gl_pathc, sizeof(*found.gl_pathv), compare_numbers);
 		for (size_t k = 0; k < found.gl_pathc && survey->n_dirs < FOREIGN_DIRS_MAX; k++)
 			if (is_of_its_owner(found.gl_pathv[k]))
-				add(survey, found.gl_pathv[k]);
+				add(survey, found.gl_pathv[k], NULL);
 		survey->missed.n_sockets += survey->n_dirs == FOREIGN_DIRS_MAX;
 		globfree(&found);
 	}
 }
 
-void stat_dirs_of_process(struct stat_survey *survey, pid_t pid)
+void stat_dirs_again(struct stat_survey *survey, const struct stat_survey *old)
 {
-	char *variables = stat_environ_read(pid), root[32];
-	struct gp_ctl_dirs dirs;
-	struct stat st;
-
-	snprintf(root, sizeof(root), "/proc/%d", (int)pid);
-	if (variables && stat(root, &st) == 0) {
-		dirs = (struct gp_ctl_dirs){
-			.runtime_dir = stat_environ_find(variables, "GPUPOOL_RUNTIME_DIR"),
-			.xdg_runtime_dir = stat_environ_find(variables, "XDG_RUNTIME_DIR"),
-			.tmp_dir = stat_environ_find(variables, "TMPDIR"),
-			.uid = st.st_uid,
-		};
-		add_dirs(survey, &dirs, "");
-		snprintf(root, sizeof(root), "/proc/%d/root", (int)pid);
-		add_dirs(survey, &dirs, root);
-	}
-	free(variables);
+	for (size_t i = 0; i < old->n_dirs; i++)
+		if (!old->dirs[i].is_abstract)
+			add(survey, old->dirs[i].path, &old->dirs[i].uid);
 }

@@ -17,10 +17,13 @@ void stat_dirs_of_caller(struct stat_survey *survey);
 void stat_dirs_of_all_users(struct stat_survey *survey);
 
 /*
- * Adds the directories that the environment of a process names. If the process is in a container, a name leads to other
- * directories there; both are added.
+ * Adds those of some directories that exist. prefix: what stands before their paths, "" or the root directory of a
+ * process. owner: the user whose directories are added; NULL: every user.
  */
-void stat_dirs_of_process(struct stat_survey *survey, pid_t pid);
+void stat_dirs_add(struct stat_survey *survey, const struct gp_ctl_dirs *dirs, const char *prefix, const uid_t *owner);
+
+/* Adds the directories of an earlier survey that are still there. */
+void stat_dirs_again(struct stat_survey *survey, const struct stat_survey *old);
 
 /* Adds a process to the survey. */
 void stat_dirs_add_process(struct stat_survey *survey, const struct stat_process *process);

@@ -10,9 +10,11 @@
 
 #include "stat_abstract.h"
 #include "stat_dirs.h"
+#include "stat_procs.h"
 #include "stat_round.h"
 
 #define SEARCH_INTERVAL_NS INT64_C(1000000000)
+#define LOOK_INTERVAL_NS   INT64_C(5000000000)
 
 static int compare_pids(const void *a, const void *b)
 {
@@ -43,20 +45,29 @@ static void forget_dropped(struct stat_survey *survey)
 }
 
 /* Searches the directories, the most relevant ones first, because the number of sockets is bounded. */
-static void search(struct stat_survey *survey, const struct stat_question *question)
+static void search(struct stat_survey *survey, const struct stat_survey *old, const struct stat_question *question)
 {
+	int64_t now_ns = ctl_client_now_ns();
+
 	*survey = (struct stat_survey){0};
 	stat_dirs_of_caller(survey);
 	for (size_t i = 0; i < question->n_pids; i++)
 		stat_dirs_of_process(survey, question->pids[i]);
 	if (geteuid() == 0)
 		stat_dirs_of_all_users(survey);
+	if (!old || !old->looked_ns || now_ns - old->looked_ns >= LOOK_INTERVAL_NS) {
+		stat_dirs_of_processes(survey);
+		survey->looked_ns = now_ns;
+	} else {
+		stat_dirs_again(survey, old);
+		survey->looked_ns = old->looked_ns;
+	}
 	stat_abstract_list(survey);
 }
 
 void stat_survey_run(struct stat_survey *survey, const struct stat_question *question)
 {
-	search(survey, question);
+	search(survey, NULL, question);
 	stat_round_ask(survey, question, false);
 	forget_dropped(survey);
 }
@@ -85,7 +96,7 @@ static void search_again(struct stat_survey *survey, const struct stat_question 
 {
 	struct stat_survey old = *survey;
 
-	search(survey, question);
+	search(survey, &old, question);
 	for (size_t i = 0; i < survey->n_processes; i++)
 		for (size_t k = 0; k < old.n_processes; k++) {
 			struct ctl_client *client = &old.processes[k].client;
@@ -153,6 +164,7 @@ bool stat_survey_is_incomplete(const struct stat_survey *survey, char why[static
 		{survey->missed.n_beyond, "processes beyond the share of their user"},
 		{survey->missed.n_series, "processes whose user has too many series"},
 		{survey->missed.n_sockets, "directories with too many entries"},
+		{survey->missed.n_places, "processes whose user has too many environments"},
 		{survey->missed.n_dirs, "directories for which there were too many open files"},
 	};
 	size_t used = 0;

@@ -31,6 +31,7 @@ struct stat_dir {
 struct stat_missed {
 	size_t n_dirs;    /* directories that could not be opened, for lack of descriptors */
 	size_t n_sockets; /* directories with too many entries, or too many directories */
+	size_t n_places;  /* processes whose user has too many different environments to search them all */
 	size_t n_late;    /* sockets for which there was no time */
 	size_t n_beyond;  /* processes that exceed, or whose answers exceed, their user's share */
 	size_t n_series;  /* processes without metrics: their user has too many series */
@@ -66,6 +67,7 @@ struct stat_survey {
 	size_t n_foreign; /* of other users, before any were dropped */
 	struct stat_missed missed;
 	int64_t searched_ns; /* when sockets were last searched for; 0: never */
+	int64_t looked_ns;   /* when processes were last looked at to find directories; 0: never */
 };
 
 /* The earlier answers that stat_survey_again() keeps. */

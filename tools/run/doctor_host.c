@@ -185,6 +185,7 @@ void doctor_socket(struct doctor *doctor, const struct gp_config *config)
 		.xdg_runtime_dir = getenv("XDG_RUNTIME_DIR"),
 		.tmp_dir = getenv("TMPDIR"),
 		.uid = geteuid(),
+		.run_dir = gp_ctl_run_dir(GP_CTL_RUN_DIR, geteuid()),
 	};
 	char path[GP_CTL_PATH_MAX], why[GP_CTL_PROBLEMS_MAX];
 	int fd;
