@@ -55,10 +55,11 @@ enum {
 
 /* Flags of a POOL. */
 enum {
-	GP_RECORD_POOL_COMPLETION = 1 << 0, /* reuse needs completion from the start */
-	GP_RECORD_POOL_BEHIND = 1 << 1,     /* memory can be given back without a wait on the host */
-	GP_RECORD_POOL_WAITS = 1 << 2,      /* recording a fence makes the host wait */
-	GP_RECORD_POOL_SEES = 1 << 3,       /* frees need no fence while nothing is submitted (pool/submission.h) */
+	GP_RECORD_POOL_COMPLETION = 1 << 0,   /* reuse needs completion from the start */
+	GP_RECORD_POOL_BEHIND = 1 << 1,       /* memory can be given back without a wait on the host */
+	GP_RECORD_POOL_WAITS = 1 << 2,        /* recording a fence makes the host wait */
+	GP_RECORD_POOL_SEES = 1 << 3,         /* frees need no fence while nothing is submitted (pool/submission.h) */
+	GP_RECORD_POOL_SLOW_RELEASE = 1 << 4, /* the first release behind a fence takes long */
 };
 
 /* Flags of an ALLOC and a FREE. */

@@ -87,6 +87,12 @@ struct gp_backend_ops {
 	/* True if release_begin works. If it does not, release may wait for the device. */
 	bool (*can_release_behind)(void *arg);
 
+	/*
+	 * True if the first release_begin of a context takes the host milliseconds. The answer never changes. Until
+	 * that first call, a free of the program uses `release` while the context is idle. NULL: false.
+	 */
+	bool (*is_first_release_slow)(void *arg);
+
 	/* Returns 0 if every release begun is back in the driver, -EAGAIN if not yet. Does not wait. */
 	int (*release_poll)(void *arg);
 

@@ -90,6 +90,8 @@ int gp_pool_new(const struct gp_pool_options *options, struct gp_pool **ret_pool
 	gp_list_init(&pool->spare_segments);
 	pool->first_kind->init(pool);
 	pool->can_release_behind = options->backend.ops->can_release_behind(options->backend.arg);
+	pool->is_first_release_slow = options->backend.ops->is_first_release_slow &&
+				      options->backend.ops->is_first_release_slow(options->backend.arg);
 	if (pool->first_kind->open)
 		r = pool->first_kind->open(pool);
 	if (r)

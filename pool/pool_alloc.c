@@ -183,11 +183,13 @@ static int queue(struct gp_pool *pool, struct gp_block *block, const struct take
 	}
 	gp_mutex_unlock(&pool->lock);
 	if (is_released_at_once) {
-		(void)gp_segment_give_back_pending(pool, block);
+		(void)gp_segment_give_back_pending(pool, block, &seq);
 		gp_segment_poll_returning(pool);
 	}
-	if (needs_flush)
-		gp_reuse_flush(pool, !is_unfenced);
+	if (needs_flush && is_unfenced)
+		(void)gp_reuse_flush(pool, false);
+	else if (needs_flush)
+		gp_reuse_flush_at_free(pool, seq);
 	/* The capture may last, and no thread can use the queued memory until a fence has completed. */
 	if (needs_flush && r == -EBUSY)
 		gp_reuse_flush_unfenced(pool);

@@ -51,11 +51,14 @@ struct gp_pool {
 	_Atomic bool is_pressed;            /* the driver is nearly empty: nothing stays cached; of the first pool */
 	_Atomic bool is_full;               /* the driver refused even a small request when it was last asked for one */
 	bool can_release_behind;            /* the backend's answer, which never changes */
+	bool is_first_release_slow;         /* likewise */
 	_Atomic uint64_t pending_bytes_max; /* changes in gp_pool_set_pending_max */
 
 	char apart[GP_LINES_APART]; /* what comes before is read by every allocation and free, and rarely changes */
 	_Atomic unsigned refs;
 	_Atomic uint64_t n_arrivals; /* times that the driver got memory back: worth another attempt; first pool's */
+	_Atomic unsigned
+		n_own_frees; /* segment.c: releases before the first release_begin, or the maximum; first pool's */
 	_Atomic unsigned n_poll_chances; /* reuse.c: allocations that could have polled the GPU */
 	_Atomic uint64_t n_misses, step_ns[GP_N_STEPS], step_fastest_ns[GP_N_STEPS]; /* for the statistics */
 	_Atomic uint64_t begun_bytes;   /* bytes of all releases begun; written with the lock */

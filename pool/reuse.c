@@ -483,7 +483,7 @@ static uint64_t excess_locked(const struct gp_pool *pool)
  * Kind none: gives all queued blocks back in one batch, each behind its own fence. Unfenced blocks must be completed
  * first.
  */
-static uint64_t release_all_pending(struct gp_pool *pool)
+static uint64_t release_all_pending(struct gp_pool *pool, const uint64_t *free_seq)
 {
 	uint64_t given = 0;
 
@@ -495,7 +495,7 @@ static uint64_t release_all_pending(struct gp_pool *pool)
 		gp_mutex_unlock(&pool->lock);
 		if (!b)
 			return given;
-		given += gp_segment_give_back_pending(pool, b);
+		given += gp_segment_give_back_pending(pool, b, free_seq);
 	}
 }
 
@@ -512,7 +512,8 @@ static void pay_debt(struct gp_pool *pool, uint64_t given)
 	gp_mutex_unlock(&pool->lock);
 }
 
-uint64_t gp_reuse_flush(struct gp_pool *pool, bool may_wait)
+/* free_seq: as for gp_reuse_flush_at_free; NULL outside of such a free. */
+static uint64_t flush(struct gp_pool *pool, bool may_wait, const uint64_t *free_seq)
 {
 	const struct gp_backend *be = gp_pool_backend(pool);
 	uint64_t given = 0, excess;
@@ -524,14 +525,14 @@ uint64_t gp_reuse_flush(struct gp_pool *pool, bool may_wait)
 	(void)gp_reuse_fence_unfenced(pool, may_wait);
 	(void)gp_fence_poll(pool->fence);
 	if (pool->options.kind == GP_KIND_NONE && (may_wait || gp_segment_can_give_back(pool)))
-		given = release_all_pending(pool);
+		given = release_all_pending(pool, free_seq);
 	gp_mutex_lock(&pool->lock);
 	cache_usable_locked(pool);
 	is_pressed = gp_pool_is_pressed(pool);
 	excess = excess_locked(pool);
 	is_too_much_returning = pool->stats.returning_bytes > gp_pool_pending_max(pool);
 	gp_mutex_unlock(&pool->lock);
-	given += gp_segment_give_back(pool, excess);
+	given += free_seq ? gp_segment_give_back_at_free(pool, excess, *free_seq) : gp_segment_give_back(pool, excess);
 	pay_debt(pool, given);
 	/*
 	 * Memory that returns behind a lagging GPU has the limit of the queue, too. Otherwise it would grow without
@@ -544,6 +545,16 @@ uint64_t gp_reuse_flush(struct gp_pool *pool, bool may_wait)
 	if (is_pressed)
 		atomic_store(&pool->first->is_pressed, be->ops->available(be->arg) < pool->options.reserve_bytes);
 	return given;
+}
+
+uint64_t gp_reuse_flush(struct gp_pool *pool, bool may_wait)
+{
+	return flush(pool, may_wait, NULL);
+}
+
+void gp_reuse_flush_at_free(struct gp_pool *pool, uint64_t free_seq)
+{
+	(void)flush(pool, true, &free_seq);
 }
 
 static void take_all_pending(struct gp_pool *pool, struct gp_list *blocks)

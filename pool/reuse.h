@@ -60,6 +60,12 @@ struct gp_claim_token gp_reuse_host_wait(struct gp_pool *pool, const struct gp_r
 uint64_t gp_reuse_flush(struct gp_pool *pool, bool may_wait);
 
 /*
+ * The same inside a free of the program that waits for the context without gpupool. free_seq: the fence sequence of
+ * what it frees.
+ */
+void gp_reuse_flush_at_free(struct gp_pool *pool, uint64_t free_seq);
+
+/*
  * As gp_reuse_flush where no fence may be recorded: uses the driver's own free, which waits as the program's own would
  * have. Only from within a free.
  */

@@ -10,6 +10,8 @@
  *     "returning" until release_poll or release_drain reports that it is back in the driver.
  *   - Where the backend cannot do that (pinned memory, old drivers), the memory is released at once, but only while the
  *     context is idle, when the driver has nothing to wait for.
+ *   - Until the first release_begin, where that takes long, a free of the program also releases at once if the context is
+ *     idle (is_own_free_better).
  *
  * A thread that takes memory in exchange waits for a moment until the driver has what it was given, but not for GPU
  * work.
@@ -236,19 +238,72 @@ void gp_segment_count_release(struct gp_pool *pool, uint64_t start_ns)
 	gp_mutex_unlock(&pool->lock);
 }
 
-/* Calls the driver for a segment that is off the books. The release in flight is all that is left of it. */
-static void begin_release(struct gp_pool *pool, struct gp_release *in_flight, int slot)
+/*
+ * For releases inside a free of the program whose block has this fence sequence: true if the driver's own free is
+ * better than release_begin, because that would take long and the context is idle.
+ *
+ * The driver's own free waits for all work of the context, also for work that another thread submits after the check.
+ * Without gpupool the program's free waits for such work, too: the program cannot know at which moment of the call the
+ * driver begins to wait. So work that another thread submits while the call runs may always be waited for, even work
+ * that ends only after the call has returned. Therefore this must not be used outside such a free. An allocation, a
+ * stream-ordered free or a request of gpupool-stat has no such wait without gpupool.
+ *
+ * The check makes sure that in practice the host does not wait. An idle GPU completes a fence that was just recorded in
+ * less than GP_LAG_NS.
+ */
+static bool is_own_free_better(struct gp_pool *pool, uint64_t seq)
+{
+	const struct gp_backend *be = gp_pool_backend(pool);
+	int r;
+
+	if (gp_likely(!pool->is_first_release_slow ||
+		      atomic_load_explicit(&pool->first->n_own_frees, memory_order_relaxed) >= GP_OWN_FREES_MAX))
+		return false;
+	r = gp_fence_wait_due(pool->fence, seq, GP_LAG_NS);
+	/* Usually the free has recorded a fence. A free into a thread's cache may not have. */
+	if (r == -ENOENT && !(be->ops->fence_record_waits && be->ops->fence_record_waits(be->arg)) &&
+		!gp_fence_record(pool->fence, seq, true))
+		r = gp_fence_wait_due(pool->fence, seq, GP_LAG_NS);
+	return !r;
+}
+
+/* After the first release_begin the others are fast. Stores only on change. */
+static void note_release_begun(struct gp_pool *pool)
+{
+	_Atomic unsigned *n = &pool->first->n_own_frees;
+
+	if (gp_unlikely(atomic_load_explicit(n, memory_order_relaxed) < GP_OWN_FREES_MAX))
+		atomic_store_explicit(n, GP_OWN_FREES_MAX, memory_order_relaxed);
+}
+
+static int begin_or_release(struct gp_pool *pool, uint64_t base, int slot, const uint64_t *free_seq, bool *ret_is_done)
+{
+	const struct gp_backend *be = gp_pool_backend(pool);
+	int r = -ENOTSUP;
+
+	if (free_seq && is_own_free_better(pool, *free_seq))
+		atomic_fetch_add_explicit(&pool->first->n_own_frees, 1, memory_order_relaxed);
+	else
+		r = be->ops->release_begin(be->arg, base, slot);
+	*ret_is_done = r == -ENOTSUP;
+	if (*ret_is_done)
+		return be->ops->release(be->arg, base);
+	note_release_begun(pool);
+	return r;
+}
+
+/*
+ * Calls the driver for a segment that is off the books. The release in flight is all that is left of it. free_seq: the
+ * fence sequence of the program's free that causes the release and that waits for the context without gpupool; NULL
+ * outside of such a free.
+ */
+static void begin_release(struct gp_pool *pool, struct gp_release *in_flight, int slot, const uint64_t *free_seq)
 {
 	uint64_t base = in_flight->base, bytes = in_flight->size;
-	const struct gp_backend *be = gp_pool_backend(pool);
 	uint64_t start_ns = gp_pool_now_ns(pool);
 	bool is_done = in_flight->is_superseded;
-	int r = is_done ? 0 : be->ops->release_begin(be->arg, base, slot);
+	int r = is_done ? 0 : begin_or_release(pool, base, slot, free_seq, &is_done);
 
-	if (r == -ENOTSUP) {
-		r = be->ops->release(be->arg, base);
-		is_done = true;
-	}
 	gp_addrmap_release_end(pool->options.map, in_flight);
 	if (!in_flight->is_superseded)
 		gp_segment_count_release(pool, start_ns);
@@ -319,8 +374,8 @@ bool gp_segment_can_give_back(struct gp_pool *pool)
 	return be->ops->can_release_behind(be->arg) || is_context_idle(pool);
 }
 
-static uint64_t give_back(
-	struct gp_pool *pool, uint64_t want, struct gp_block *(*choose)(struct gp_pool *pool, uint64_t want))
+static uint64_t give_back(struct gp_pool *pool, uint64_t want, const uint64_t *free_seq,
+	struct gp_block *(*choose)(struct gp_pool *pool, uint64_t want))
 {
 	struct gp_release in_flight;
 	uint64_t given = 0;
@@ -344,7 +399,7 @@ static uint64_t give_back(
 		gp_mutex_unlock(&pool->lock);
 		if (!b)
 			break;
-		begin_release(pool, &in_flight, GP_NO_SLOT);
+		begin_release(pool, &in_flight, GP_NO_SLOT, free_seq);
 		given += in_flight.size;
 	}
 	return given;
@@ -354,7 +409,14 @@ uint64_t gp_segment_give_back(struct gp_pool *pool, uint64_t want)
 {
 	if (pool->first_kind->give_back)
 		return pool->first_kind->give_back(pool, want);
-	return give_back(pool, want, choose_locked);
+	return give_back(pool, want, NULL, choose_locked);
+}
+
+uint64_t gp_segment_give_back_at_free(struct gp_pool *pool, uint64_t want, uint64_t free_seq)
+{
+	if (pool->first_kind->give_back)
+		return pool->first_kind->give_back(pool, want);
+	return give_back(pool, want, &free_seq, choose_locked);
 }
 
 /*
@@ -418,7 +480,7 @@ void gp_segment_plan_locked(struct gp_pool *pool, struct gp_request *request)
  */
 static void give_back_stale(struct gp_pool *pool, const struct gp_request *request, struct gp_growth *growth)
 {
-	if (give_back(pool, UINT64_MAX, choose_stale_locked))
+	if (give_back(pool, UINT64_MAX, NULL, choose_stale_locked))
 		gp_segment_poll_returning(pool);
 	gp_mutex_lock(&pool->lock);
 	plan_locked(pool, request, growth);
@@ -486,7 +548,7 @@ int gp_segment_grow(struct gp_pool *pool, struct gp_request *request, struct gp_
 	return r;
 }
 
-uint64_t gp_segment_give_back_pending(struct gp_pool *pool, struct gp_block *block)
+uint64_t gp_segment_give_back_pending(struct gp_pool *pool, struct gp_block *block, const uint64_t *free_seq)
 {
 	struct gp_release in_flight;
 	uint64_t bytes = block->size;
@@ -506,7 +568,7 @@ uint64_t gp_segment_give_back_pending(struct gp_pool *pool, struct gp_block *blo
 	gp_mutex_unlock(&pool->lock);
 	if (is_dead)
 		return 0;
-	begin_release(pool, &in_flight, slot);
+	begin_release(pool, &in_flight, slot, free_seq);
 	return bytes;
 }
 

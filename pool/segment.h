@@ -34,6 +34,12 @@ void gp_segment_keep_reserve(struct gp_pool *pool);
  */
 uint64_t gp_segment_give_back(struct gp_pool *pool, uint64_t want);
 
+/*
+ * The same inside a free of the program with this fence sequence that waits for the context without gpupool. It may
+ * release by the driver's own free.
+ */
+uint64_t gp_segment_give_back_at_free(struct gp_pool *pool, uint64_t want, uint64_t free_seq);
+
 /* Counts a call that gave memory back, and the time it took. */
 void gp_segment_count_release(struct gp_pool *pool, uint64_t start_ns);
 
@@ -41,10 +47,10 @@ void gp_segment_count_release(struct gp_pool *pool, uint64_t start_ns);
 void gp_segment_note_arrival(struct gp_pool *pool, uint64_t bytes, int r);
 
 /*
- * Gives back one block that is a whole segment and was taken out of the queue, behind its fence. Returns the bytes
- * begun.
+ * Gives back one block that is a whole segment and was taken out of the queue, behind its fence. free_seq: as in
+ * gp_segment_give_back_at_free, or NULL. Returns the bytes begun.
  */
-uint64_t gp_segment_give_back_pending(struct gp_pool *pool, struct gp_block *block);
+uint64_t gp_segment_give_back_pending(struct gp_pool *pool, struct gp_block *block, const uint64_t *free_seq);
 
 /*
  * Gives back a segment of which the program holds nothing, though a fence is still outstanding, by the driver's own

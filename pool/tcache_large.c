@@ -29,7 +29,7 @@ static void flush_large(struct gp_tcache *tc, bool is_at_free)
 	needs_flush = is_at_free && gp_reuse_needs_flush_locked(tc->pool);
 	gp_mutex_unlock(&tc->pool->lock);
 	if (needs_flush)
-		gp_reuse_flush(tc->pool, true);
+		gp_reuse_flush_at_free(tc->pool, gp_fence_seq(tc->fence));
 }
 
 /* Takes the last block that served a request of that size, if it may be handed out. */

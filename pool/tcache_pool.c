@@ -80,7 +80,7 @@ bool gp_tcache_spill(struct gp_tcache *tc, struct gp_bin *bin)
 	needs_flush = n_before && gp_reuse_needs_flush_locked(tc->pool);
 	gp_mutex_unlock(&tc->pool->lock);
 	if (needs_flush)
-		gp_reuse_flush(tc->pool, true);
+		gp_reuse_flush_at_free(tc->pool, gp_fence_seq(tc->fence));
 	return n_before != 0;
 }
 

@@ -62,6 +62,13 @@ static bool can_release_behind(void *arg)
 	return backend_of(arg)->ops->can_release_behind(backend_of(arg)->arg);
 }
 
+static bool is_first_release_slow(void *arg)
+{
+	const struct gp_backend *be = backend_of(arg);
+
+	return be->ops->is_first_release_slow && be->ops->is_first_release_slow(be->arg);
+}
+
 static int release_poll(void *arg)
 {
 	int r = backend_of(arg)->ops->release_poll(backend_of(arg)->arg);
@@ -242,6 +249,7 @@ static const struct gp_backend_ops recorded = {
 	.release = release,
 	.release_begin = release_begin,
 	.can_release_behind = can_release_behind,
+	.is_first_release_slow = is_first_release_slow,
 	.release_poll = release_poll,
 	.release_drain = release_drain,
 	.fence_record = fence_record,
@@ -263,10 +271,11 @@ static unsigned flags_of(const struct gp_pool_options *options)
 {
 	const struct gp_backend *be = &options->backend;
 	bool waits = be->ops->fence_record_waits && be->ops->fence_record_waits(be->arg);
+	bool is_slow = be->ops->is_first_release_slow && be->ops->is_first_release_slow(be->arg);
 
 	return (options->completion_only ? GP_RECORD_POOL_COMPLETION : 0) |
 	       (be->ops->can_release_behind(be->arg) ? GP_RECORD_POOL_BEHIND : 0) | (waits ? GP_RECORD_POOL_WAITS : 0) |
-	       (be->work ? GP_RECORD_POOL_SEES : 0);
+	       (be->work ? GP_RECORD_POOL_SEES : 0) | (is_slow ? GP_RECORD_POOL_SLOW_RELEASE : 0);
 }
 
 void gp_record_pool(struct gp_pool_options *options, int device, unsigned pinned)

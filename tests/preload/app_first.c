@@ -17,6 +17,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "api/gpupool.h"
 #include "app_driver.h"
 
 typedef int pthread_create_fn(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
@@ -130,7 +131,63 @@ static void start_up(void)
 	APP_MUST(cuMemFree_v2(ptr));
 }
 
+enum { RELEASED_BLOCKS = 16 };
+
+/* Frees memory that does not stay in the pool: more blocks than the kind none queues, and a block without a cache. */
+static void release(CUstream stream)
+{
+	CUdeviceptr ptrs[RELEASED_BLOCKS], uncached;
+
+	for (int i = 0; i < RELEASED_BLOCKS; i++)
+		ptrs[i] = app_alloc(MIB);
+	(void)gpupool_no_cache_begin();
+	uncached = app_alloc(48 * MIB);
+	app_fill(stream, uncached, MIB, 1);
+	if (!stream)
+		APP_MUST(cuCtxSynchronize());
+	APP_MUST(cuMemFree_v2(uncached));
+	(void)gpupool_no_cache_end();
+	for (int i = 0; i < RELEASED_BLOCKS; i++)
+		APP_MUST(cuMemFree_v2(ptrs[i]));
+	app_fact("own frees", app_calls("cuMemFree_v2"));
+	app_fact("stream-ordered frees", app_calls("cuMemFreeAsync"));
+}
+
+static void release_idle(void)
+{
+	app_start();
+	release(NULL);
+}
+
+static CUstream spinning;
+
+static void *spin_in_thread(void *flag)
+{
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	app_spin_until(spinning, flag, 1);
+	return NULL;
+}
+
+/* Another thread's kernel ends only after the frees have returned. */
+static void release_busy(void)
+{
+	pthread_t thread;
+	void *flag;
+
+	app_start();
+	APP_MUST(cuMemHostAlloc(&flag, sizeof(uint32_t), 0));
+	*(volatile uint32_t *)flag = 0;
+	spinning = app_stream();
+	APP_MUST(pthread_create(&thread, NULL, spin_in_thread, flag));
+	APP_MUST(pthread_join(thread, NULL));
+	release(spinning);
+	*(volatile uint32_t *)flag = 1;
+	APP_MUST(cuCtxSynchronize());
+}
+
 const struct app_scenario app_scenarios[] = {
 	{"start-up", start_up},
+	{"release-idle", release_idle},
+	{"release-busy", release_busy},
 	{0},
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* The first calls of a process: slow system calls are left to other threads. */
+/* The first calls of a process: slow system calls are left to other threads, and a slow driver call is avoided. */
 
 #include <stdio.h>
 
@@ -43,11 +43,37 @@ START_TEST(the_first_allocation_does_not_enlarge_the_table_of_descriptors)
 }
 END_TEST
 
+/* The kind vmm unmaps memory, and so needs neither call. */
+static bool releases_segments(int kind)
+{
+	return strcmp(kinds[kind][0], "GPUPOOL_POOL=vmm") != 0;
+}
+
+START_TEST(the_first_releases_of_an_idle_process_use_no_slow_cuMemFreeAsync)
+{
+	play("release-idle", kinds[_i]);
+	ck_assert_uint_eq(play_fact("stream-ordered frees"), 0);
+	ck_assert_uint_eq(play_fact("own frees") > 0, releases_segments(_i));
+}
+END_TEST
+
+START_TEST(the_first_releases_of_a_process_do_not_wait_for_the_kernel_of_another_thread)
+{
+	play("release-busy", kinds[_i]);
+	ck_assert_uint_eq(play_fact("own frees"), 0);
+	ck_assert_uint_eq(play_fact("stream-ordered frees") > 0, releases_segments(_i));
+}
+END_TEST
+
 static void add(TCase *tc)
 {
 	tcase_add_loop_test(
 		tc, the_first_calls_wait_for_no_thread_and_register_nothing_with_the_kernel, 0, (int)LENGTH(kinds));
 	tcase_add_loop_test(tc, the_first_allocation_does_not_enlarge_the_table_of_descriptors, 0, (int)LENGTH(kinds));
+	tcase_add_loop_test(
+		tc, the_first_releases_of_an_idle_process_use_no_slow_cuMemFreeAsync, 0, (int)LENGTH(kinds));
+	tcase_add_loop_test(tc, the_first_releases_of_a_process_do_not_wait_for_the_kernel_of_another_thread, 0,
+		(int)LENGTH(kinds));
 }
 
 int main(int argc, char **argv)

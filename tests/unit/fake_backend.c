@@ -363,6 +363,12 @@ static bool can_release_behind(void *arg)
 	return !((struct fake *)arg)->cannot_release_behind;
 }
 
+static bool is_first_release_slow(void *arg)
+{
+	fake_check_locks(GP_RANK_FENCE);
+	return ((struct fake *)arg)->is_first_release_slow;
+}
+
 static int arrive_locked(struct fake *fake, uint64_t completed)
 {
 	int r = 0;
@@ -571,6 +577,7 @@ static const struct gp_backend_ops ops = {
 	.release = release,
 	.release_begin = release_begin,
 	.can_release_behind = can_release_behind,
+	.is_first_release_slow = is_first_release_slow,
 	.release_poll = release_poll,
 	.release_drain = release_drain,
 	.fence_record = fence_record,

@@ -73,6 +73,7 @@ struct fake {
 	uint64_t pause_ns;                                        /* how far each pause advances the clock */
 	unsigned pause_completes;                                 /* pieces of work that complete during a pause */
 	bool cannot_release_behind;
+	bool is_first_release_slow; /* the first release_begin takes long */
 	bool arrives_on_drain_only; /* release_poll never reports a release as done */
 	_Atomic bool has_ended;     /* the context has ended, and with it all its work */
 	bool cannot_map;            /* addresses cannot be reserved */

@@ -154,6 +154,7 @@ static void open_model(struct model *m, const struct model_options *options)
 	m->fake.reports_submissions = below(m, 2);
 	m->fake.cannot_release_behind = m->profile->cannot_release_behind;
 	m->fake.arrives_on_drain_only = m->profile->arrives_on_drain_only;
+	m->fake.is_first_release_slow = below(m, 2);
 	gp_addrmap_init(&m->map);
 	gp_budget_init(&m->budget, GP_NO_LIMIT);
 	open_pool(m);

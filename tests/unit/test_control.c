@@ -190,6 +190,24 @@ START_TEST(a_block_allocated_uncached_goes_back_after_its_gpu_work_when_freed)
 }
 END_TEST
 
+/* Only a free of the program may release by the driver's own free, which waits. */
+START_TEST(only_a_free_avoids_a_slow_release_begin)
+{
+	uint64_t addr;
+
+	setup_kind(_i);
+	px.fake.is_first_release_slow = true;
+	ck_assert_int_eq(gp_pool_alloc_uncached(fixture_pool(), 3 * GP_MIB, &(struct gp_alloc_options){0}, &addr), 0);
+	fixture_free(addr);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RELEASE), 1);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RELEASE_BEGIN), 0);
+	fixture_free(fixture_alloc(3 * GP_MIB));
+	ck_assert_uint_gt(gp_pool_reclaim(px.pool), 0);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RELEASE), 0);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RELEASE_BEGIN), 1);
+}
+END_TEST
+
 START_TEST(an_uncached_allocation_does_not_use_cached_blocks)
 {
 	uint64_t addr = 0;
@@ -453,6 +471,7 @@ int main(void)
 	tcase_add_test(tc, a_grace_period_that_begins_in_a_capture_ends_after_a_later_fence);
 	tcase_add_test(tc, a_grace_period_does_not_begin_where_a_fence_would_wait_or_fails);
 	tcase_add_loop_test(tc, a_block_allocated_uncached_goes_back_after_its_gpu_work_when_freed, 0, GP_N_KINDS);
+	tcase_add_loop_test(tc, only_a_free_avoids_a_slow_release_begin, 0, GP_KIND_VMM);
 	tcase_add_loop_test(tc, an_uncached_allocation_does_not_use_cached_blocks, 0, GP_KIND_VMM);
 	tcase_add_test(tc, an_uncached_allocation_runs_the_retry_rounds_when_memory_is_full);
 	tcase_add_loop_test(tc, a_block_freed_uncached_is_not_cached, GP_KIND_SIMPLE, GP_N_KINDS);

@@ -140,6 +140,121 @@ START_TEST(none_polls_no_fence_at_an_allocation)
 }
 END_TEST
 
+/*
+ * Where the first release_begin takes long. The fake reports a wait for work for which no free of the program would
+ * have waited.
+ */
+
+static void set_up_slow_release(uint64_t pending_count_max)
+{
+	px.options.pending_count_max = pending_count_max;
+	px.fake.pause_ns = 1000;
+	px.fake.is_first_release_slow = true;
+}
+
+START_TEST(none_releases_by_the_drivers_own_free_while_the_gpu_is_idle_and_release_begin_slow)
+{
+	px.fake.reports_submissions = _i;
+	set_up_slow_release(3);
+	for (int i = 0; i < 4; i++) {
+		uint64_t addr = fixture_alloc(1000);
+
+		fixture_work();
+		fake_complete_all(&px.fake);
+		fixture_free(addr);
+	}
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RELEASE), 4);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RELEASE_BEGIN), 0);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RECORD), 4);
+	ck_assert_uint_eq(fixture_stats().total_bytes, 0);
+	ck_assert_uint_eq(px.fake.reserved_bytes, 0);
+}
+END_TEST
+
+START_TEST(none_awaits_the_fence_of_an_idle_gpu_before_a_slow_release_begin)
+{
+	set_up_slow_release(1);
+	for (int i = 0; i < 2; i++) {
+		uint64_t addr = fixture_alloc(1000);
+
+		fixture_work();
+		fixture_free(addr);
+	}
+	/* Each pause completes one piece of work. */
+	ck_assert_uint_ge(fake_calls(&px.fake, FAKE_PAUSE), 1);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RELEASE), 2);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RELEASE_BEGIN), 0);
+}
+END_TEST
+
+START_TEST(none_uses_a_slow_release_begin_while_the_gpu_is_busy_and_does_not_wait_for_it)
+{
+	uint64_t start_ns;
+
+	px.fake.reports_submissions = _i;
+	set_up_slow_release(3);
+	px.fake.pause_completes = 0;
+	start_ns = atomic_load(&px.fake.now_ns);
+	for (int i = 0; i < 4; i++) {
+		uint64_t addr = fixture_alloc(1000);
+
+		fixture_work();
+		fixture_free(addr);
+	}
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RELEASE), 0);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RELEASE_BEGIN), 4);
+	ck_assert_uint_eq(atomic_load(&px.fake.completed), 0);
+	ck_assert_uint_le(atomic_load(&px.fake.now_ns) - start_ns, 100000);
+}
+END_TEST
+
+START_TEST(release_begin_is_used_after_256_releases_by_the_drivers_own_free)
+{
+	set_up_slow_release(1);
+	for (int i = 0; i < 300; i++)
+		fixture_free(fixture_alloc(1000));
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RELEASE), 256);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RELEASE_BEGIN), 44);
+}
+END_TEST
+
+START_TEST(release_begin_is_used_once_it_has_been_used)
+{
+	set_up_slow_release(1);
+	px.fake.pause_completes = 0;
+	fixture_free(fixture_alloc(1000));
+	fixture_work();
+	fixture_free(fixture_alloc(1000));
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RELEASE_BEGIN), 2);
+	fake_complete_all(&px.fake);
+	fixture_free(fixture_alloc(1000));
+	fixture_free(fixture_alloc(1000));
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RELEASE_BEGIN), 2);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RELEASE), 0);
+}
+END_TEST
+
+START_TEST(a_record_that_waits_is_made_once_for_a_free_where_release_begin_is_slow)
+{
+	set_up_slow_release(1);
+	atomic_store(&px.fake.record_waits, true);
+	fixture_free(fixture_alloc(1000));
+	fixture_work();
+	fixture_free(fixture_alloc(1000));
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RECORD), 2);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RELEASE), 2);
+}
+END_TEST
+
+START_TEST(a_free_that_must_not_wait_uses_a_slow_release_begin)
+{
+	set_up_slow_release(0);
+	fixture_free_as(fixture_alloc(1000), GP_FREE_UNFENCED);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RELEASE), 0);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RELEASE_BEGIN), 1);
+}
+END_TEST
+
 /* simple */
 
 static const struct {
@@ -528,6 +643,14 @@ static TCase *case_of_none(void)
 	tcase_add_test(tc, none_releases_an_unfenced_block_only_once_it_is_completed);
 	tcase_add_test(tc, an_error_in_the_release_of_one_queued_block_loses_no_other);
 	tcase_add_test(tc, none_polls_no_fence_at_an_allocation);
+	tcase_add_loop_test(
+		tc, none_releases_by_the_drivers_own_free_while_the_gpu_is_idle_and_release_begin_slow, 0, 2);
+	tcase_add_test(tc, none_awaits_the_fence_of_an_idle_gpu_before_a_slow_release_begin);
+	tcase_add_loop_test(tc, none_uses_a_slow_release_begin_while_the_gpu_is_busy_and_does_not_wait_for_it, 0, 2);
+	tcase_add_test(tc, release_begin_is_used_after_256_releases_by_the_drivers_own_free);
+	tcase_add_test(tc, release_begin_is_used_once_it_has_been_used);
+	tcase_add_test(tc, a_record_that_waits_is_made_once_for_a_free_where_release_begin_is_slow);
+	tcase_add_test(tc, a_free_that_must_not_wait_uses_a_slow_release_begin);
 	return tc;
 }
 

@@ -271,6 +271,11 @@ static bool can_release_behind(void *arg)
 	return ((struct replay_pool *)arg)->flags & GP_RECORD_POOL_BEHIND;
 }
 
+static bool is_first_release_slow(void *arg)
+{
+	return ((struct replay_pool *)arg)->flags & GP_RECORD_POOL_SLOW_RELEASE;
+}
+
 static void advance_to_clock(struct replay_pool *p)
 {
 	if (p->clock->now == p->first_now)
@@ -479,6 +484,7 @@ static const struct gp_backend_ops ops = {
 	.release = release,
 	.release_begin = release_begin,
 	.can_release_behind = can_release_behind,
+	.is_first_release_slow = is_first_release_slow,
 	.release_poll = release_poll,
 	.release_drain = release_drain,
 	.fence_record = fence_record,
