@@ -10,8 +10,8 @@
  *     "returning" until release_poll or release_drain reports that it is back in the driver.
  *   - Where the backend cannot do that (pinned memory, old drivers), the memory is released at once, but only while the
  *     context is idle, when the driver has nothing to wait for.
- *   - Until the first release_begin, where that takes long, a free of the program also releases at once if the context is
- *     idle (is_own_free_better).
+ *   - Until the first release_begin, where that takes long, a free of the program also releases at once if the context
+ *     is idle (is_own_free_better).
  *
  * A thread that takes memory in exchange waits for a moment until the driver has what it was given, but not for GPU
  * work.

@@ -273,8 +273,8 @@
 #define GP_RECLAIM_WAIT_NS UINT64_C(20000000)
 
 /*
- * Releases of a context by the driver's own free, where the first release_begin takes long: 7 to 13 ms on an H200, as
- * much as so many of these calls at some 40 us each. After that the first release_begin is worth its time.
+ * Releases of a context by the driver's own free, where the first release_begin takes long. That call takes 7 to 13 ms
+ * on an H200, and the driver's own free some 40 us, so after this number of frees the call is worth its time.
  * Held by test_kinds.c, release_begin_is_used_after_256_releases_by_the_drivers_own_free. No figure.
  */
 #define GP_OWN_FREES_MAX 256u

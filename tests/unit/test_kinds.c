@@ -141,7 +141,7 @@ START_TEST(none_polls_no_fence_at_an_allocation)
 END_TEST
 
 /*
- * Where the first release_begin takes long. The fake reports a wait for work for which no free of the program would
+ * A backend whose first release_begin takes long. The fake reports a wait for work for which no free of the program would
  * have waited.
  */
 
