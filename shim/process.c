@@ -59,7 +59,7 @@ static void bypass_in_child(void)
  */
 static void set_up_modules(void)
 {
-	static struct gp_fork_child child = {.fn = bypass_in_child};
+	static const struct gp_fork_child child = {.fn = bypass_in_child};
 
 	gp_record_init(gp_state.config.record_file, gp_state.config.stacks.depth != 0);
 	gp_fork_on_child(&child);

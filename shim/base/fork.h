@@ -7,18 +7,17 @@
  * there: threads of the parent that held the lock do not exist in the child.
  */
 
-#include <stdatomic.h>
-#include <stdbool.h>
+/* The library has half as many. */
+enum { GP_FORK_CHILDREN_MAX = 32 };
 
-/* A module's function, in memory that lasts. The other members belong to fork.c. */
+/* A module's function, in memory that lasts. */
 struct gp_fork_child {
 	void (*fn)(void);
-	struct gp_fork_child *next;
-	_Atomic bool is_added;
 };
 
 /*
- * Adds the function, unless it has been added. A module adds its function before it takes its lock for the first time.
+ * Adds the function, unless it has been added. When the call returns, the function is in place, also if another thread
+ * adds it at the same time. A module adds its function before it takes its lock for the first time.
  * The functions run in the reverse order of their addition, as those of atexit() do.
  */
-void gp_fork_on_child(struct gp_fork_child *child);
+void gp_fork_on_child(const struct gp_fork_child *child);

@@ -44,7 +44,7 @@ static void reset_in_child(void)
 
 bool gp_state_read(void)
 {
-	static struct gp_fork_child child = {.fn = reset_in_child};
+	static const struct gp_fork_child child = {.fn = reset_in_child};
 
 	gp_fork_on_child(&child);
 	gp_mutex_lock(&lock);

@@ -43,7 +43,7 @@ static void reset_in_child(void)
 
 void gp_contexts_start(void)
 {
-	static struct gp_fork_child child = {.fn = reset_in_child};
+	static const struct gp_fork_child child = {.fn = reset_in_child};
 
 	gp_fork_on_child(&child);
 }

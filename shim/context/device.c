@@ -45,7 +45,7 @@ void gp_device_note_growth(struct gp_device *device)
 
 void gp_devices_start(void)
 {
-	static struct gp_fork_child child = {.fn = reset_in_child};
+	static const struct gp_fork_child child = {.fn = reset_in_child};
 
 	gp_fork_on_child(&child);
 	gp_mutex_lock(&lock);

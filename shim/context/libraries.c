@@ -108,7 +108,7 @@ static void reset_in_child(void)
 	atomic_store(&n_opening, gp_libraries_is_opening);
 }
 
-static struct gp_fork_child child = {.fn = reset_in_child};
+static const struct gp_fork_child child = {.fn = reset_in_child};
 
 void gp_libraries_opening(void)
 {

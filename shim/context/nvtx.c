@@ -228,7 +228,7 @@ static void reset_in_child(void)
 
 static bool is_wanted(void)
 {
-	static struct gp_fork_child child = {.fn = reset_in_child};
+	static const struct gp_fork_child child = {.fn = reset_in_child};
 	int saved_errno = errno;
 	bool is_on;
 

@@ -59,7 +59,7 @@ static void reset_in_child(void)
 
 int gp_region_find_or_add(const char *name)
 {
-	static struct gp_fork_child child = {.fn = reset_in_child};
+	static const struct gp_fork_child child = {.fn = reset_in_child};
 	static _Atomic bool is_limit_logged;
 	int id, n;
 

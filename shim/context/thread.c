@@ -108,7 +108,7 @@ static void reset_in_child(void)
 
 void gp_threads_start(void (*start)(void))
 {
-	static struct gp_fork_child child = {.fn = reset_in_child};
+	static const struct gp_fork_child child = {.fn = reset_in_child};
 
 	gp_fork_on_child(&child);
 	before_first_cache = start;

@@ -416,7 +416,7 @@ static void reset_in_child(void)
 void gp_debug_start(void)
 {
 	static struct gp_context_watcher watcher = {.ended = forget_context, .freed = gp_debug_io_free};
-	static struct gp_fork_child child = {.fn = reset_in_child};
+	static const struct gp_fork_child child = {.fn = reset_in_child};
 
 	if (!gp_debug_is_on())
 		return;

@@ -258,7 +258,7 @@ static void reset_in_child(void)
 
 bool gp_real_find(void)
 {
-	static struct gp_fork_child child = {.fn = reset_in_child};
+	static const struct gp_fork_child child = {.fn = reset_in_child};
 	struct found found = {0};
 	bool is_found, is_first = false;
 

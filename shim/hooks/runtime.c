@@ -117,7 +117,7 @@ unsigned gp_runtime_bit_slow(uintptr_t caller)
 
 const struct gp_runtime *gp_runtime_of_slow(uintptr_t caller)
 {
-	static struct gp_fork_child child = {.fn = reset_in_child};
+	static const struct gp_fork_child child = {.fn = reset_in_child};
 	struct gp_runtime_caller *own_list = gp_runtime_callers, *first = move_to_front(caller);
 	unsigned n_lookups = atomic_load(&gp_dlsym_calls);
 

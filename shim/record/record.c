@@ -354,7 +354,7 @@ static void reset_in_child(void)
 
 void gp_record_init(const char *path_template, bool has_stacks)
 {
-	static struct gp_fork_child child = {.fn = reset_in_child};
+	static const struct gp_fork_child child = {.fn = reset_in_child};
 
 	if (!path_template || !*path_template)
 		return;

@@ -46,7 +46,7 @@ static void reset_in_child(void)
 /* Returns the number of a name, and adds the name if needed. 0 if there is no room. */
 static uint32_t intern(const char *name)
 {
-	static struct gp_fork_child child = {.fn = reset_in_child};
+	static const struct gp_fork_child child = {.fn = reset_in_child};
 	uint32_t number = find(name, atomic_load(&n_paths)), n;
 
 	if (number || gp_reserve_once(&paths, GP_MODULES_MAX * sizeof(path)))

@@ -338,7 +338,7 @@ static bool is_reported(void)
 void gp_own_summary_set_up(void)
 {
 	static struct gp_context_watcher watcher = {.ended = keep_ended};
-	static struct gp_fork_child child = {.fn = forget_in_child};
+	static const struct gp_fork_child child = {.fn = forget_in_child};
 	int saved_errno = errno, cancel_state;
 
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
