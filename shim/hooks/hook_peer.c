@@ -52,10 +52,16 @@ static void set_access_to_pool(void *arg, struct gp_pool *pool)
 /* For a stream-ordered pool of the driver, one call sets the access to all of its memory. */
 static void set_access_to_async(struct change *change)
 {
+	struct gp_driver_scope scope;
+
 	if (!gp_context_backend_is(change->owner, GP_CONFIG_BACKEND_ASYNC) ||
 		change->access.location.id == change->owner->device->index || !gp_context_enter(change->owner))
 		return;
-	change->result = gp_async_set_access(change->owner, change->access.location.id, change->access.flags);
+	change->result = gp_driver_enter(&scope, change->owner->handle);
+	if (!change->result) {
+		change->result = gp_async_set_access(change->owner, change->access.location.id, change->access.flags);
+		gp_driver_leave(&scope);
+	}
 	gp_context_leave(change->owner);
 }
 
