@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -270,6 +271,34 @@ START_TEST(directories_that_cannot_be_opened_make_a_survey_incomplete)
 }
 END_TEST
 
+static size_t count_answers(void)
+{
+	struct stat_question question = survey_question(SURVEY_TIMEOUT_MS);
+	struct stat_survey survey;
+	size_t n = 0;
+
+	stat_survey_run(&survey, &question);
+	for (size_t i = 0; i < survey.n_processes; i++)
+		n += survey.processes[i].uid == geteuid() && survey.processes[i].reply;
+	stat_survey_deinit(&survey);
+	return n;
+}
+
+START_TEST(other_directories_are_searched_only_if_the_named_one_cannot_be_used)
+{
+	char other[128], missing[128];
+
+	snprintf(other, sizeof(other), "%s/gpupool-%u", survey_root, (unsigned)geteuid());
+	snprintf(missing, sizeof(missing), "%s/missing", survey_root);
+	ck_assert_int_eq(mkdir(other, 0700), 0);
+	survey_add_peer(survey_root, geteuid(), survey_status, false);
+	survey_add_peer(other, geteuid(), survey_status, false);
+	ck_assert_uint_eq(count_answers(), 1);
+	setenv("GPUPOOL_RUNTIME_DIR", missing, 1);
+	ck_assert_uint_ge(count_answers(), 1);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("stat_survey");
@@ -286,6 +315,7 @@ int main(void)
 	tcase_add_test(tc, processes_that_cannot_be_asked_in_time_make_a_survey_incomplete);
 	tcase_add_test(tc, an_answer_with_more_values_than_the_library_sends_is_refused);
 	tcase_add_test(tc, directories_that_cannot_be_opened_make_a_survey_incomplete);
+	tcase_add_test(tc, other_directories_are_searched_only_if_the_named_one_cannot_be_used);
 	tcase_add_loop_test(tc, a_survey_needs_fewer_descriptors_than_processes, 0, 3);
 	suite_add_tcase(suite, tc);
 	return suite_run(suite);

@@ -66,21 +66,11 @@ static bool add(void *arg, const struct gp_ctl_abstract *found)
 	return true;
 }
 
-static bool is_directory_named(void)
-{
-	const char *named = getenv("GPUPOOL_RUNTIME_DIR");
-	int fd = named && *named ? gp_ctl_dir_open(named, geteuid(), false) : -ENOENT;
-
-	if (fd >= 0)
-		close(fd);
-	return fd >= 0;
-}
-
 void stat_abstract_list(struct stat_survey *survey)
 {
 	struct search search = {.survey = survey};
 
-	if (!is_directory_named())
+	if (!stat_dirs_is_named())
 		gp_ctl_abstract_each(add, &search);
 }
 

@@ -170,11 +170,30 @@ void stat_dirs_add(struct stat_survey *survey, const struct gp_ctl_dirs *dirs, c
 	}
 }
 
+bool stat_dirs_is_named(void)
+{
+	struct gp_ctl_dirs dirs = caller_dirs();
+	char path[GP_CTL_PATH_MAX];
+	struct stat st;
+	int fd;
+
+	if (gp_ctl_dir(&dirs, 0, path, sizeof(path)) || lstat(path, &st) != 0)
+		return false;
+	fd = gp_ctl_dir_open(path, geteuid() == 0 ? st.st_uid : geteuid(), false);
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0;
+}
+
 void stat_dirs_of_caller(struct stat_survey *survey)
 {
 	struct gp_ctl_dirs dirs = caller_dirs();
+	char path[GP_CTL_PATH_MAX];
 
-	stat_dirs_add(survey, &dirs, "", NULL);
+	if (stat_dirs_is_named() && !gp_ctl_dir(&dirs, 0, path, sizeof(path)))
+		add(survey, path, NULL);
+	else
+		stat_dirs_add(survey, &dirs, "", NULL);
 }
 
 void stat_dirs_describe(char *text, size_t size)
@@ -228,8 +247,8 @@ void stat_dirs_of_all_users(struct stat_survey *survey)
 	static const char *const patterns[] = {GP_CTL_RUN_DIR "/[0-9]*", "/run/user/*/gpupool", "/tmp/gpupool-[0-9]*"};
 	glob_t found;
 
-	if (caller_dirs().runtime_dir)
-		return; /* the user wants only that directory */
+	if (stat_dirs_is_named())
+		return;
 	for (size_t i = 0; i < sizeof(patterns) / sizeof(patterns[0]); i++) {
 		if (glob(patterns[i], GLOB_NOSORT, NULL, &found) != 0)
 			continue;

@@ -10,10 +10,16 @@
 
 #include "stat_survey.h"
 
-/* Adds the directories that a program started from this environment would use. */
+/*
+ * True if GPUPOOL_RUNTIME_DIR names a directory that can be used. The user then wants only that directory to be searched,
+ * besides those of processes that the command names.
+ */
+bool stat_dirs_is_named(void);
+
+/* Adds the directories that a program started from this environment may use. */
 void stat_dirs_of_caller(struct stat_survey *survey);
 
-/* For root, adds the usual directories of every user; nothing if GPUPOOL_RUNTIME_DIR is set. */
+/* For root, adds the usual directories of every user, unless GPUPOOL_RUNTIME_DIR names one that can be used. */
 void stat_dirs_of_all_users(struct stat_survey *survey);
 
 /*
