@@ -25,15 +25,8 @@ static const char *kind_text(enum gp_oom_what what)
 static const char *cause_text(enum gp_oom_cause cause)
 {
 	static const char *const names[GP_OOM_N_CAUSES] = {
-		[GP_OOM_BEYOND_DEVICE] = "beyond-device",
-		[GP_OOM_BEYOND_LIMIT] = "beyond-limit",
-		[GP_OOM_FRAGMENTED] = "fragmented",
-		[GP_OOM_LIMITED] = "limited",
-		[GP_OOM_FULL] = "full",
-		[GP_OOM_OTHERS] = "others",
-		[GP_OOM_REFUSED] = "refused",
-		[GP_OOM_PENDING] = "pending",
-		[GP_OOM_ROUNDED] = "rounded",
+#define GP_OOM_CAUSE(id, name, words, pinned) [GP_OOM_##id] = (name),
+#include "common/oom_cause.def"
 	};
 
 	return names[cause];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Logs an out-of-memory error in a few lines. gpupool-stat oom (tools/stat/stat_oom.c) uses the same words. */
+/* Logs an out-of-memory error in a few lines. gpupool-stat oom says the cause in the same words (common/oom_words.h). */
 
 #include "oom_say.h"
 
@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/oom_words.h"
 #include "oom_cause.h"
 #include "oom_file.h"
 #include "shim/base/log.h"
@@ -141,8 +142,8 @@ static void write_largest(char *text, size_t size, const struct gp_oom *oom)
 static const char *shortage_text(const struct gp_oom *oom)
 {
 	if (oom->cause == GP_OOM_LIMITED)
-		return "the limit is reached";
-	return oom->what == GP_OOM_PINNED ? "no pinned memory is left" : "the device is full";
+		return GP_OOM_LIMITED_WORDS;
+	return oom->what == GP_OOM_PINNED ? GP_OOM_FULL_PINNED_WORDS : GP_OOM_FULL_WORDS;
 }
 
 /* Logs a cause that is a lack of memory: the limit is reached, or the device is full. */
@@ -155,9 +156,7 @@ static void log_shortage(const struct gp_oom *oom)
 	write_largest(largest, sizeof(largest), oom);
 	gp_amount_text(held, oom->held_bytes);
 	if (oom->cause == GP_OOM_OTHERS)
-		gp_log(GP_LOG_WARN,
-			"  cause: the device is full: other processes, or CUDA itself, use %s; "
-			"the program holds %s",
+		gp_log(GP_LOG_WARN, "  cause: " GP_OOM_OTHERS_WORDS("%s") "; the program holds %s",
 			gp_amount_text(others, gp_oom_other_processes_bytes(oom)), held);
 	else if (gp_oom_is_full(oom))
 		gp_log(GP_LOG_WARN,
@@ -176,9 +175,7 @@ static void log_fragmentation(const struct gp_oom *oom)
 	uint64_t short_by = oom->bytes - gp_min(oom->bytes, oom->largest_unused_bytes);
 	amount all, largest, lacking;
 
-	gp_log(GP_LOG_WARN,
-		"  cause: fragmentation: %s are cached between blocks that the program holds, "
-		"but the largest unused block has %s, %s%s",
+	gp_log(GP_LOG_WARN, "  cause: " GP_OOM_FRAGMENTED_WORDS("%s are") ", but the largest unused block has %s, %s%s",
 		gp_amount_text(all, oom->stats.cached_bytes), gp_amount_text(largest, oom->largest_unused_bytes),
 		short_by ? gp_amount_text(lacking, short_by) : "",
 		short_by ? " too little" : "and is reserved for other sizes");
@@ -191,29 +188,29 @@ static void log_cause(const struct gp_oom *oom)
 
 	switch (oom->cause) {
 	case GP_OOM_BEYOND_DEVICE:
-		gp_log(GP_LOG_WARN, "  cause: the request is larger than %s",
-			oom->what == GP_OOM_PINNED ? "the machine's memory" : "the device");
+		gp_log(GP_LOG_WARN, "  cause: %s",
+			oom->what == GP_OOM_PINNED ? GP_OOM_BEYOND_MACHINE_WORDS : GP_OOM_BEYOND_DEVICE_WORDS);
 		break;
 	case GP_OOM_BEYOND_LIMIT:
-		gp_log(GP_LOG_WARN, "  cause: the request is larger than the limit");
+		gp_log(GP_LOG_WARN, "  cause: " GP_OOM_BEYOND_LIMIT_WORDS);
 		break;
 	case GP_OOM_FRAGMENTED:
 		log_fragmentation(oom);
 		break;
 	case GP_OOM_REFUSED:
-		gp_log(GP_LOG_WARN, "  cause: the driver refused the request although %s are free",
+		gp_log(GP_LOG_WARN, "  cause: " GP_OOM_REFUSED_WORDS("%s are"),
 			gp_amount_text(one, oom->device_free_bytes));
 		break;
 	case GP_OOM_PENDING:
-		gp_log(GP_LOG_WARN, "  cause: the GPU may still be using %s that the program has freed",
+		gp_log(GP_LOG_WARN, "  cause: " GP_OOM_PENDING_WORDS("%s"),
 			gp_amount_text(one, oom->stats.pending_bytes));
 		if (oom->stats.retained_bytes)
 			gp_log(GP_LOG_WARN, "  of these, %s stay reserved until captured graphs are destroyed",
 				gp_amount_text(one, oom->stats.retained_bytes));
 		break;
 	case GP_OOM_ROUNDED:
-		gp_log(GP_LOG_WARN, "  cause: rounding: pool type %s uses %s more than the program requested",
-			gp_kind_name(oom->kind), gp_amount_text(one, rounding));
+		gp_log(GP_LOG_WARN, "  cause: " GP_OOM_ROUNDED_WORDS("pool type %s uses %s"), gp_kind_name(oom->kind),
+			gp_amount_text(one, rounding));
 		break;
 	default:
 		log_shortage(oom);

@@ -433,7 +433,7 @@ START_TEST(gpupool_stat_oom_explains_the_last_out_of_memory)
 	play("fragmented", env, show_oom);
 	check_in(answers[0], "3 out-of-memory errors; the last ");
 	check_in(answers[0], " on device 0: a request for 400 MiB failed\n");
-	check_in(answers[0], "cause    fragmentation: enough memory is unused, but it is not contiguous\n");
+	check_in(answers[0], "cause    fragmentation: enough memory is cached between blocks that the program holds\n");
 	check_in(answers[0], "requested at: " AT("fragmented"));
 	check_in(answers[0], "driver allocations in which the program holds blocks:\n");
 	check_in(answers[0], "checking for finished GPU work");

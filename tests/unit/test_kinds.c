@@ -141,8 +141,8 @@ START_TEST(none_polls_no_fence_at_an_allocation)
 END_TEST
 
 /*
- * A backend whose first release_begin takes long. The fake reports a wait for work for which no free of the program would
- * have waited.
+ * A backend whose first release_begin takes long. The fake reports a wait for work for which no free of the program
+ * would have waited.
  */
 
 static void set_up_slow_release(uint64_t pending_count_max)

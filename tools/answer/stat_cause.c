@@ -6,21 +6,14 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "common/oom_words.h"
 #include "tools/ask/stat_reply.h"
 
-/* pinned: the text for pinned host memory; NULL if it is the same. */
 static const struct {
-	const char *name, *text, *pinned;
+	const char *name, *words, *pinned;
 } causes[] = {
-	{"beyond-device", "the request is larger than the device", "the request is larger than the machine's memory"},
-	{"beyond-limit", "the request is larger than the limit"},
-	{"fragmented", "fragmentation: enough memory is unused, but it is not contiguous"},
-	{"limited", "the limit is reached"},
-	{"full", "the device is full", "no pinned memory is left"},
-	{"others", "the device is full; other processes, or CUDA itself, use most of it"},
-	{"refused", "the driver refused the request although enough memory is free"},
-	{"pending", "the GPU may still be using memory that the program has freed"},
-	{"rounded", "rounding: the pool rounds sizes up by more than is missing"},
+#define GP_OOM_CAUSE(id, name, words, pinned) {name, words, pinned},
+#include "common/oom_cause.def"
 };
 
 const char *stat_cause_text(const json_t *oom)
@@ -30,6 +23,6 @@ const char *stat_cause_text(const json_t *oom)
 
 	for (size_t i = 0; i < sizeof(causes) / sizeof(*causes); i++)
 		if (strcmp(causes[i].name, name) == 0)
-			return is_pinned && causes[i].pinned ? causes[i].pinned : causes[i].text;
+			return is_pinned ? causes[i].pinned : causes[i].words;
 	return "unknown";
 }

@@ -2,7 +2,7 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-/* The cause of an out-of-memory error in words, those of the process's own message (shim/oom/oom_say.c). */
+/* The cause of an out-of-memory error in words, those of the process's own message (common/oom_words.h). */
 
 #include <jansson.h>
 
