@@ -122,6 +122,12 @@ struct gp_backend_ops {
 	int (*fence_gpu_wait)(void *arg, int slot);
 
 	/*
+	 * Called without a lock after a fence function has failed, other than with -EAGAIN. A fence function runs under
+	 * a lock, so it must not write a message, which blocks while no process reads it. NULL: there is no message.
+	 */
+	void (*fence_failed)(void *arg);
+
+	/*
 	 * Pauses for a moment. attempt counts from 0, and pauses may grow with it. Not a cancellation point; always
 	 * returns.
 	 */

@@ -48,6 +48,16 @@ static void unlock_records(struct gp_fence *f, bool waits)
 		gp_mutex_unlock(&f->wait_lock);
 }
 
+/* Must follow the release of the lock, with the result of what was done under it, which it returns. */
+static int report(struct gp_fence *f, int r)
+{
+	const struct gp_backend *be = &f->backend;
+
+	if (gp_unlikely(r && r != -EAGAIN) && be->ops->fence_failed)
+		be->ops->fence_failed(be->arg);
+	return r;
+}
+
 void gp_fence_quiesce(struct gp_fence *f)
 {
 	unlock_records(f, lock_records(f));
@@ -337,7 +347,7 @@ int gp_fence_record(struct gp_fence *f, uint64_t seq, bool is_at_free)
 	int r = cover_locked(f, seq, is_at_free, waits);
 
 	unlock_records(f, waits);
-	return r;
+	return report(f, r);
 }
 
 int gp_fence_try_record(struct gp_fence *f, uint64_t seq)
@@ -351,7 +361,7 @@ int gp_fence_try_record(struct gp_fence *f, uint64_t seq)
 		return -EAGAIN;
 	r = cover_locked(f, seq, true, false);
 	gp_mutex_unlock(&f->lock);
-	return r;
+	return report(f, r);
 }
 
 /* Holds the lock throughout: another thread that ends serial mode finds the GPU wait made, or still deferred. */
@@ -364,7 +374,7 @@ int gp_fence_set_serial(struct gp_fence *f, bool is_serial)
 	if (!is_serial && is_gpu_wait_deferred_locked(f))
 		r = repeat_gpu_wait_locked(f);
 	gp_mutex_unlock(&f->lock);
-	return r;
+	return report(f, r);
 }
 
 /*
@@ -399,7 +409,7 @@ int gp_fence_poll(struct gp_fence *f)
 	note_ready_locked(f, !f->count);
 	watch_lag_locked(f);
 	gp_mutex_unlock(&f->lock);
-	return r;
+	return report(f, r);
 }
 
 /*
@@ -437,7 +447,7 @@ int gp_fence_poll_seq(struct gp_fence *f, uint64_t seq)
 		watch_lag_locked(f);
 	}
 	gp_mutex_unlock(&f->lock);
-	return r;
+	return report(f, r);
 }
 
 static int gpu_wait_locked(struct gp_fence *f, unsigned n)
@@ -467,7 +477,7 @@ int gp_fence_gpu_wait(struct gp_fence *f)
 	if (!r && f->count)
 		r = gpu_wait_locked(f, f->count - 1);
 	gp_mutex_unlock(&f->lock);
-	return r;
+	return report(f, r);
 }
 
 int gp_fence_gpu_wait_again(struct gp_fence *f)
@@ -477,7 +487,7 @@ int gp_fence_gpu_wait_again(struct gp_fence *f)
 	gp_mutex_lock(&f->lock);
 	r = repeat_gpu_wait_locked(f);
 	gp_mutex_unlock(&f->lock);
-	return r;
+	return report(f, r);
 }
 
 /* True if this thread has made a free, at this entry or later, that would have waited for the unfinished work. */
@@ -568,7 +578,7 @@ static int wait(struct gp_fence *f, uint64_t seq, uint64_t own_max_ns, uint64_t 
 		pause_ns = pause_ns_locked(f, n_polls, now_ns - start_ns);
 		gp_mutex_unlock(&f->lock);
 		if (r != -EAGAIN)
-			return r;
+			return r == -ENOENT ? r : report(f, r);
 		/* The poll took time: the clock is read anew. */
 		now_ns = be->ops->now_ns(be->arg);
 		if (is_own)

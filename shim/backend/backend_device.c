@@ -336,6 +336,11 @@ static uint64_t device_ask_siblings(void *arg, uint64_t bytes, bool may_wait)
 	return gp_reclaim_from_siblings(arg, bytes, may_wait);
 }
 
+static void device_fence_failed(void *arg)
+{
+	gp_driver_log_errors();
+}
+
 static const struct gp_backend_ops device_ops = {
 	.mapping = &gp_mapping_backend,
 	.reserve = device_reserve,
@@ -349,6 +354,7 @@ static const struct gp_backend_ops device_ops = {
 	.fence_record_waits = gp_backend_record_waits,
 	.fence_query = device_fence_query,
 	.fence_gpu_wait = device_fence_gpu_wait,
+	.fence_failed = device_fence_failed,
 	.pause = gp_clock_pause,
 	.trim_driver = device_trim_driver,
 	.ask_contexts = device_ask_contexts,

@@ -291,6 +291,11 @@ static uint64_t pinned_ask_contexts(void *arg, uint64_t bytes)
 	return gp_reclaim_from_pinned(pinned->pool, bytes);
 }
 
+static void pinned_fence_failed(void *arg)
+{
+	gp_driver_log_errors();
+}
+
 static const struct gp_backend_ops pinned_ops = {
 	.reserve = pinned_reserve,
 	.release = pinned_release,
@@ -303,6 +308,7 @@ static const struct gp_backend_ops pinned_ops = {
 	.fence_query = pinned_fence_query,
 	.fence_is_beyond = pinned_fence_is_beyond,
 	.fence_gpu_wait = pinned_fence_gpu_wait,
+	.fence_failed = pinned_fence_failed,
 	.pause = gp_clock_pause,
 	.trim_driver = pinned_trim_driver,
 	.ask_contexts = pinned_ask_contexts,

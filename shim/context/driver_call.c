@@ -87,6 +87,33 @@ static bool is_sticky(CUresult r)
 	}
 }
 
+/*
+ * Errors that are not logged yet. They may have been found under a lock, and a log line blocks while no process reads
+ * it: the reader may be a thread that waits for that lock.
+ */
+static struct {
+	_Atomic bool is_any;
+	_Atomic int ends[GP_DEVICES_MAX]; /* sticky errors of contexts, by device */
+	_Atomic int fence_error;
+} unlogged;
+
+void gp_driver_log_errors(void)
+{
+	int r;
+
+	if (!atomic_exchange(&unlogged.is_any, false))
+		return;
+	for (int i = 0; i < GP_DEVICES_MAX; i++) {
+		r = atomic_exchange(&unlogged.ends[i], 0);
+		if (r)
+			gp_log(GP_LOG_INFO, "pooling has ended for a context of device %d after driver error %d", i, r);
+	}
+	r = atomic_exchange(&unlogged.fence_error, 0);
+	if (r)
+		gp_log(GP_LOG_WARN, "a fence call failed with driver error %d; freed memory waits for a later fence",
+			r);
+}
+
 /* Stores the error before the state, since a thread that sees the state reads the error. */
 static void end_pooling(struct gp_context *context, CUresult r)
 {
@@ -94,12 +121,13 @@ static void end_pooling(struct gp_context *context, CUresult r)
 
 	atomic_compare_exchange_strong(&context->lost_to, &none, (int)r);
 	atomic_fetch_or(&context->states, GP_CONTEXT_BROKEN);
-	if (!none)
-		gp_log(GP_LOG_INFO, "pooling has ended for a context of device %d after driver error %d",
-			context->device->index, r);
+	if (none)
+		return;
+	atomic_store(&unlogged.ends[context->device->index], (int)r);
+	atomic_store(&unlogged.is_any, true);
 }
 
-int gp_driver_result(struct gp_context *context, CUresult r)
+static int result_of(struct gp_context *context, CUresult r)
 {
 	if (r == CUDA_SUCCESS)
 		return 0;
@@ -114,14 +142,24 @@ int gp_driver_result(struct gp_context *context, CUresult r)
 	return r;
 }
 
-/* Logs once for the process: a driver that refuses one fence call may refuse many. */
-static void log_fence_error(CUresult r)
+int gp_driver_result(struct gp_context *context, CUresult r)
 {
-	static _Atomic bool is_logged;
+	int result = result_of(context, r);
 
-	if (!atomic_exchange(&is_logged, true))
-		gp_log(GP_LOG_WARN, "a fence call failed with driver error %d; freed memory waits for a later fence",
-			r);
+	if (gp_unlikely(result > 0))
+		gp_driver_log_errors();
+	return result;
+}
+
+/* Notes one error for the process: a driver that refuses one fence call may refuse many. */
+static void note_fence_error(CUresult r)
+{
+	static _Atomic bool is_noted;
+
+	if (atomic_exchange(&is_noted, true))
+		return;
+	atomic_store(&unlogged.fence_error, (int)r);
+	atomic_store(&unlogged.is_any, true);
 }
 
 int gp_driver_fence_result(struct gp_context *context, CUresult r)
@@ -134,10 +172,10 @@ int gp_driver_fence_result(struct gp_context *context, CUresult r)
 		return -EAGAIN;
 	if (r == CUDA_ERROR_NOT_PERMITTED)
 		return -EPERM;
-	result = gp_driver_result(context, r);
+	result = result_of(context, r);
 	if (result < 0 || r == CUDA_ERROR_DEINITIALIZED || is_sticky(r))
 		return result;
-	log_fence_error(r);
+	note_fence_error(r);
 	return -EBUSY;
 }
 

@@ -38,11 +38,15 @@ void gp_driver_unrelax(struct gp_driver_relaxed *relaxed);
 int gp_driver_result(struct gp_context *context, CUresult r);
 
 /*
- * The same for a fence call. Returns -EAGAIN if the fence is not complete, and -EPERM in a host function, where the
+ * The same for a fence call, which runs under a lock. So it logs nothing, and gp_driver_log_errors must follow without
+ * the lock. Returns -EAGAIN if the fence is not complete, and -EPERM in a host function, where the
  * driver refuses every call. An error that is not sticky becomes -EBUSY: the pool tries a later fence, and the program,
  * which made no fence call, does not get the error.
  */
 int gp_driver_fence_result(struct gp_context *context, CUresult r);
+
+/* Logs what gp_driver_fence_result has noted. */
+void gp_driver_log_errors(void);
 
 /* The same for a call that gives memory back. Logs a refusal. CUDA_ERROR_INVALID_VALUE does not end pooling. */
 int gp_driver_released(struct gp_context *context, CUresult r);

@@ -128,6 +128,14 @@ static int fence_gpu_wait(void *arg, int slot)
 	return r;
 }
 
+static void fence_failed(void *arg)
+{
+	const struct gp_backend *be = backend_of(arg);
+
+	if (be->ops->fence_failed)
+		be->ops->fence_failed(be->arg);
+}
+
 static void pause_(void *arg, unsigned attempt)
 {
 	backend_of(arg)->ops->pause(backend_of(arg)->arg, attempt);
@@ -257,6 +265,7 @@ static const struct gp_backend_ops recorded = {
 	.fence_query = fence_query,
 	.fence_is_beyond = fence_is_beyond,
 	.fence_gpu_wait = fence_gpu_wait,
+	.fence_failed = fence_failed,
 	.pause = pause_,
 	.trim_driver = trim_driver,
 	.ask_contexts = ask_contexts,

@@ -89,6 +89,23 @@ int counted_fcntl_32(int fd, int command, long arg)
 	return counted_fcntl(fd, command, arg);
 }
 
+/* A line of the log to stderr stays in this call while the pipe behind it is full. */
+static _Atomic bool is_stderr_full;
+static _Atomic unsigned n_writing;
+
+__attribute__((visibility("default"))) ssize_t write(int fd, const void *data, size_t length)
+{
+	ssize_t (*real)(int, const void *, size_t) = (ssize_t(*)(int, const void *, size_t))dlsym(RTLD_NEXT, "write");
+
+	if (fd == STDERR_FILENO) {
+		atomic_fetch_add(&n_writing, 1);
+		while (atomic_load(&is_stderr_full))
+			sched_yield();
+		atomic_fetch_sub(&n_writing, 1);
+	}
+	return real(fd, data, length);
+}
+
 static int read_table_size(void)
 {
 	FILE *file = fopen("/proc/self/status", "r");
@@ -185,8 +202,36 @@ static void release_busy(void)
 	APP_MUST(cuCtxSynchronize());
 }
 
+static void *free_in_thread(void *ptr)
+{
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	APP_MUST(cuMemFree_v2((CUdeviceptr)(uintptr_t)ptr));
+	return NULL;
+}
+
+/* The fence of a free fails, and the message about that cannot be written before another thread has freed a block. */
+static void log_blocks(void)
+{
+	CUdeviceptr first, second;
+	pthread_t thread;
+
+	app_start();
+	first = app_alloc(64 * MIB);
+	second = app_alloc(64 * MIB);
+	app_fill(NULL, first, MIB, 1);
+	atomic_store(&is_stderr_full, true);
+	APP_MUST(pthread_create(&thread, NULL, free_in_thread, (void *)(uintptr_t)first));
+	while (!atomic_load(&n_writing))
+		sched_yield();
+	app_fill(NULL, second, MIB, 1);
+	APP_MUST(cuMemFree_v2(second));
+	atomic_store(&is_stderr_full, false);
+	APP_MUST(pthread_join(thread, NULL));
+}
+
 const struct app_scenario app_scenarios[] = {
 	{"start-up", start_up},
+	{"log-blocks", log_blocks},
 	{"release-idle", release_idle},
 	{"release-busy", release_busy},
 	{0},

@@ -65,11 +65,22 @@ START_TEST(the_first_releases_of_a_process_do_not_wait_for_the_kernel_of_another
 }
 END_TEST
 
+START_TEST(a_message_about_a_fence_that_no_process_reads_blocks_no_other_thread)
+{
+	static const char *const env[] = {"SIMGPU_FAULT=cuCtxRecordEvent:1=304", NULL};
+
+	play_run(&(struct play){.program = "app_first", .words = {"log-blocks"}, .env = env, .preload = play_library});
+	ck_assert_ptr_nonnull(strstr(play_err, "a fence call failed with driver error 304"));
+	ck_assert_int_eq(play_status, 0);
+}
+END_TEST
+
 static void add(TCase *tc)
 {
 	tcase_add_loop_test(
 		tc, the_first_calls_wait_for_no_thread_and_register_nothing_with_the_kernel, 0, (int)LENGTH(kinds));
 	tcase_add_loop_test(tc, the_first_allocation_does_not_enlarge_the_table_of_descriptors, 0, (int)LENGTH(kinds));
+	tcase_add_test(tc, a_message_about_a_fence_that_no_process_reads_blocks_no_other_thread);
 	tcase_add_loop_test(
 		tc, the_first_releases_of_an_idle_process_use_no_slow_cuMemFreeAsync, 0, (int)LENGTH(kinds));
 	tcase_add_loop_test(tc, the_first_releases_of_a_process_do_not_wait_for_the_kernel_of_another_thread, 0,

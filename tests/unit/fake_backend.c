@@ -571,6 +571,12 @@ static uint64_t now_ns(void *arg)
 	return atomic_load(&((struct fake *)arg)->now_ns);
 }
 
+static void fence_failed(void *arg)
+{
+	fake_check_locks(GP_RANK_FENCE_WAIT);
+	atomic_fetch_add(&((struct fake *)arg)->n_failures, 1);
+}
+
 static const struct gp_backend_ops ops = {
 	.mapping = &fake_mapping,
 	.reserve = reserve,
@@ -585,6 +591,7 @@ static const struct gp_backend_ops ops = {
 	.fence_record_waits = fence_record_waits,
 	.fence_is_beyond = fence_is_beyond,
 	.fence_gpu_wait = fence_gpu_wait,
+	.fence_failed = fence_failed,
 	.pause = pause_,
 	.trim_driver = trim_driver,
 	.ask_contexts = ask_contexts,

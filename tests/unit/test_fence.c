@@ -20,6 +20,61 @@ static bool is_ordered(uint64_t seq)
 	return seq < gp_fence_gpu_waited(&f);
 }
 
+static int record(void)
+{
+	return gp_fence_record(&f, gp_fence_started(&f), true);
+}
+
+static int try_record(void)
+{
+	return gp_fence_try_record(&f, gp_fence_started(&f));
+}
+
+static int poll_all(void)
+{
+	return gp_fence_poll(&f);
+}
+
+static int poll_last(void)
+{
+	return gp_fence_poll_seq(&f, gp_fence_started(&f) - 1);
+}
+
+static int gpu_wait(void)
+{
+	return gp_fence_gpu_wait(&f);
+}
+
+static int host_wait(void)
+{
+	return gp_fence_wait(&f, gp_fence_started(&f) - 1, UINT64_MAX);
+}
+
+static const struct {
+	int (*act)(void);
+	enum fake_call call;
+} failures[] = {
+	{record, FAKE_RECORD},
+	{try_record, FAKE_RECORD},
+	{poll_all, FAKE_QUERY},
+	{poll_last, FAKE_QUERY},
+	{gpu_wait, FAKE_GPU_WAIT},
+	{host_wait, FAKE_QUERY},
+};
+
+/* The fake checks that no lock is held. */
+START_TEST(the_backend_is_told_of_a_failed_call_once_the_lock_is_released)
+{
+	(void)free_block();
+	ck_assert_uint_eq(atomic_load(&fake.n_failures), 0);
+	fake_plan(&fake, (struct fake_plan){failures[_i].call, 1, 1, SOME_ERROR});
+	ck_assert_int_eq(failures[_i].act(), SOME_ERROR);
+	ck_assert_uint_eq(atomic_load(&fake.n_failures), 1);
+	(void)poll_all();
+	ck_assert_uint_eq(atomic_load(&fake.n_failures), 1);
+}
+END_TEST
+
 START_TEST(memory_that_no_work_used_is_completed_from_the_start)
 {
 	ck_assert(is_completed(0));
@@ -563,6 +618,8 @@ int main(void)
 
 	suite_add_tcase(suite, tc);
 	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_loop_test(tc, the_backend_is_told_of_a_failed_call_once_the_lock_is_released, 0,
+		sizeof(failures) / sizeof(*failures));
 	tcase_add_test(tc, memory_that_no_work_used_is_completed_from_the_start);
 	tcase_add_test(tc, a_freed_block_is_completed_once_a_later_fence_is_completed);
 	tcase_add_test(tc, a_gpu_wait_makes_a_freed_block_ordered_but_not_completed);
