@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { ROUNDS = 32, TOUCHED = 4096, FIRST_DESCRIPTORS = 64, PASSING_MS = 500 };
+enum { ROUNDS = 32, TOUCHED = 4096, FIRST_DESCRIPTORS = 64, PASSING_MS = 500, LISTENING_MS = 20000 };
 
 void guest_join(void)
 {
@@ -76,10 +76,14 @@ void guest_forget_descriptors(int first)
 		was_open[fd] = false;
 }
 
-/* The server's socket has a low number for a moment when it is new, and when the server creates another. */
+/*
+ * The server's socket has a low number for a moment when it is new, and when the server creates another. A socket that
+ * listens is the server's, so it is awaited until it has moved, however slow the machine is. Other descriptors of the
+ * library, such as that of a file which it reads, are open for less time.
+ */
 static bool stays_open(int fd)
 {
-	for (unsigned n = 0; n < PASSING_MS && !was_open[fd] && is_open(fd); n++)
+	for (unsigned n = 0; !was_open[fd] && is_open(fd) && n < (is_listening(fd) ? LISTENING_MS : PASSING_MS); n++)
 		usleep(1000);
 	return is_open(fd);
 }
