@@ -98,11 +98,19 @@ bool gp_thread_ensure(void)
 	return get_or_create_self() != NULL;
 }
 
-/* The thread's state refers to contexts that do not exist in a forked child. */
+/* In a forked child, the state that its thread had in the parent. Shows a leak checker that the state is known. */
+static struct gp_thread *volatile self_in_parent;
+
+/*
+ * The thread's state refers to contexts that do not exist in a forked child. It is not freed there: at this moment the
+ * program's allocator may still hold a lock.
+ */
 static void reset_in_child(void)
 {
-	if (gp_thread_self)
-		(void)pthread_setspecific(key, NULL);
+	if (!gp_thread_self)
+		return;
+	self_in_parent = gp_thread_self;
+	(void)pthread_setspecific(key, NULL);
 	gp_thread_self = NULL;
 }
 

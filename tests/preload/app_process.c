@@ -64,6 +64,22 @@ static void *keep_locks_busy(void *unused)
  * CUDA does not survive a fork. Calls in the child return an error and never hang, even if threads of the
  * parent held locks at the fork.
  */
+/* No other thread exists, so the child knows all memory of the parent. */
+static void fork_alone(void)
+{
+	CUdeviceptr kept;
+	pid_t child;
+
+	app_start();
+	kept = app_alloc(MIB);
+	fflush(stdout);
+	child = fork();
+	if (child == 0)
+		exit(4);
+	wait_for(child);
+	app_result("cuMemFree in the parent", cuMemFree_v2(kept));
+}
+
 static void fork_after(void)
 {
 	CUdeviceptr kept;
@@ -228,6 +244,7 @@ static void moves_away(void)
 
 const struct app_scenario app_scenarios[] = {
 	{"fork-before", fork_before},
+	{"fork-alone", fork_alone},
 	{"fork-after", fork_after},
 	{"exit", exit_with_blocks},
 	{"exit-late", exit_late},

@@ -235,6 +235,14 @@ static const char *const backed[][3] = {
 	{"app_threads", "app_threads_inside", "many"},
 };
 
+/* The leak checker of a build with the address sanitizer also runs at the exit of the forked children. */
+START_TEST(a_forked_child_ends_with_its_own_exit_status_and_without_a_leak)
+{
+	play_same(&(struct play){
+		.program = "app_process", .inside = "app_process_inside", .words = {"fork-alone"}, .env = pools[_i]});
+}
+END_TEST
+
 static const char *const backends[] = {"GPUPOOL_BACKEND=managed", "GPUPOOL_BACKEND=async"};
 
 enum { N_BACKED = (int)(LENGTH(backed) * LENGTH(backends)) };
@@ -339,6 +347,7 @@ static void add_others(TCase *tc)
 	tcase_add_loop_test(
 		tc, graphs_keep_memory_that_was_freed_in_their_capture, 0, (int)(LENGTH(pools) * LENGTH(graphs)));
 	tcase_add_loop_test(tc, a_program_behaves_the_same_while_its_call_stacks_are_taken, 0, (int)LENGTH(traced));
+	tcase_add_loop_test(tc, a_forked_child_ends_with_its_own_exit_status_and_without_a_leak, 0, (int)LENGTH(pools));
 	tcase_add_loop_test(tc, a_program_behaves_the_same_under_GPUPOOL_DEBUG, 0, N_DEBUGGED);
 	tcase_add_test(tc, an_exporter_answers_hostile_clients_while_it_allocates_and_frees);
 	tcase_add_loop_test(tc, a_program_behaves_the_same_on_managed_and_async_backends, 0, N_BACKED);
