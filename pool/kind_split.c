@@ -11,7 +11,9 @@
  *     freeing the neighbours as well.
  *   - A block that is a whole segment has no guard, so a legacy IPC handle can be obtained for it.
  *   - Cutting a whole segment creates the guard. It goes when all the rest is merged again.
- *   - Before large blocks the guard is a page, so that they begin at pages (gp_round_cut).
+ *   - The guard is a page if the first block behind it consists of whole pages. So large blocks begin at pages
+ *     (gp_round_cut), and small blocks do while all small requests of the program are multiples of a page, as with the
+ *     driver.
  *
  * Invariant: no two neighbours are cached, except a guard and the block behind it.
  */
@@ -82,15 +84,19 @@ static struct gp_block *split_take(struct gp_pool *pool, uint64_t size)
 	return b;
 }
 
-static uint64_t guard_bytes(const struct gp_pool *pool, const struct gp_segment *segment)
+/*
+ * Returns the size of the guard in a segment that is cut for this size. A slab whose blocks are not whole pages has no
+ * use for a guard of a page.
+ */
+static uint64_t guard_bytes(const struct gp_pool *pool, uint64_t size)
 {
-	return segment->is_small ? GP_ALIGN : pool->options.page_bytes;
+	return size % pool->options.page_bytes ? GP_ALIGN : pool->options.page_bytes;
 }
 
-/* Makes the first bytes of a whole segment a guard, and returns the rest. */
-static struct gp_block *cut_guard(struct gp_pool *pool, struct gp_block *block)
+/* Makes the first bytes of a whole segment a guard, and returns the rest. size: of the block that is cut next. */
+static struct gp_block *cut_guard(struct gp_pool *pool, struct gp_block *block, uint64_t size)
 {
-	struct gp_block *rest = gp_block_cut_locked(pool, block, guard_bytes(pool, block->segment));
+	struct gp_block *rest = gp_block_cut_locked(pool, block, guard_bytes(pool, size));
 
 	block->flags |= GP_BLOCK_GUARD;
 	gp_cached_add(pool, block);
@@ -104,7 +110,7 @@ static struct gp_block *split_cut(struct gp_pool *pool, struct gp_block *block, 
 	if (block->size == size)
 		return block;
 	if (gp_block_is_whole(block)) {
-		block = cut_guard(pool, block);
+		block = cut_guard(pool, block, size);
 		if (block->size == size)
 			return block;
 	}
@@ -117,12 +123,12 @@ static struct gp_block *split_cut(struct gp_pool *pool, struct gp_block *block, 
 static struct gp_block *split_divide(
 	struct gp_pool *pool, struct gp_block *block, uint64_t size, struct gp_block **ret_rest)
 {
-	uint64_t guard = gp_block_is_whole(block) ? guard_bytes(pool, block->segment) : 0;
+	uint64_t guard = gp_block_is_whole(block) ? guard_bytes(pool, size) : 0;
 
 	if (block->segment->is_small != (size <= GP_SMALL_MAX) || block->size < guard + size)
 		return NULL;
 	if (guard)
-		block = cut_guard(pool, block);
+		block = cut_guard(pool, block, size);
 	*ret_rest = block->size > size ? gp_block_cut_locked(pool, block, size) : NULL;
 	return block;
 }
@@ -166,7 +172,7 @@ static uint64_t split_segment_bytes(const struct gp_pool *pool, uint64_t size)
 	uint64_t segment = gp_min(gp_max(share, GP_SEGMENT_MIN), GP_SEGMENT_MAX);
 
 	if (size <= GP_SMALL_MAX)
-		return gp_round_up(GP_ALIGN + GP_SLAB_BLOCKS_MIN * size, GP_SLAB_MULTIPLE);
+		return gp_round_up(guard_bytes(pool, size) + GP_SLAB_BLOCKS_MIN * size, GP_SLAB_MULTIPLE);
 	/* The guard is added on top, so that blocks of a power of two still fill the segment. */
 	if (size <= segment / GP_SEGMENT_PART)
 		return segment + pool->options.granule;

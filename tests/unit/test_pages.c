@@ -70,6 +70,22 @@ START_TEST(large_blocks_begin_at_pages_even_where_other_blocks_were)
 }
 END_TEST
 
+/* As with the driver, whose small blocks lie in slabs, too. */
+START_TEST(small_blocks_begin_at_pages_while_all_requests_are_whole_pages)
+{
+	uint64_t page = set_page(_i), addrs[N_LIVE] = {0}, seed = 5;
+
+	for (int i = 0; i < N_STEPS; i++) {
+		uint64_t k = below(&seed, N_LIVE);
+
+		if (addrs[k])
+			fixture_free_as(addrs[k], GP_FREE_SYNCED);
+		addrs[k] = fixture_alloc((1 + below(&seed, GP_SMALL_MAX / page)) * page);
+		ck_assert_uint_eq(addrs[k] % page, 0);
+	}
+}
+END_TEST
+
 START_TEST(small_blocks_follow_one_another_without_a_gap)
 {
 	uint64_t first, last;
@@ -148,6 +164,7 @@ static TCase *case_of(enum gp_kind kind)
 
 	ADD_ROWS(tc, pages, large_blocks_begin_at_pages_and_consist_of_whole_pages);
 	ADD_ROWS(tc, pages, large_blocks_begin_at_pages_even_where_other_blocks_were);
+	ADD_ROWS(tc, pages, small_blocks_begin_at_pages_while_all_requests_are_whole_pages);
 	ADD_ROWS(tc, pages, small_blocks_follow_one_another_without_a_gap);
 	tcase_add_test(tc, the_pool_check_finds_a_large_block_that_begins_inside_a_page);
 	return tc;
