@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Logs an out-of-memory error in a few lines. gpupool-stat oom says the cause in the same words (common/oom_words.h). */
+/* Logs an out-of-memory error in a few lines. gpupool-stat oom uses the same words (common/oom_words.h). */
 
 #include "oom_say.h"
 

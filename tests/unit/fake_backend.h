@@ -91,7 +91,7 @@ struct fake {
 	_Atomic bool record_waits; /* as with a driver that has no context events */
 	_Atomic bool is_beyond;    /* a free would not have waited for the unfinished work */
 	_Atomic uint64_t n_calls[FAKE_N_CALLS];
-	_Atomic uint64_t n_failures; /* calls of fence_failed */
+	_Atomic uint64_t n_failures;  /* calls of fence_failed */
 	_Atomic unsigned attempt_max; /* the highest attempt that a pause was given */
 	_Atomic(const char *) breach;
 	uint64_t reserved_bytes;

@@ -63,7 +63,7 @@ static const struct {
 };
 
 /* The fake checks that no lock is held. */
-START_TEST(the_backend_is_told_of_a_failed_call_once_the_lock_is_released)
+START_TEST(a_failed_call_is_reported_to_the_backend_without_the_lock)
 {
 	(void)free_block();
 	ck_assert_uint_eq(atomic_load(&fake.n_failures), 0);
@@ -618,8 +618,8 @@ int main(void)
 
 	suite_add_tcase(suite, tc);
 	tcase_add_checked_fixture(tc, setup, teardown);
-	tcase_add_loop_test(tc, the_backend_is_told_of_a_failed_call_once_the_lock_is_released, 0,
-		sizeof(failures) / sizeof(*failures));
+	tcase_add_loop_test(
+		tc, a_failed_call_is_reported_to_the_backend_without_the_lock, 0, sizeof(failures) / sizeof(*failures));
 	tcase_add_test(tc, memory_that_no_work_used_is_completed_from_the_start);
 	tcase_add_test(tc, a_freed_block_is_completed_once_a_later_fence_is_completed);
 	tcase_add_test(tc, a_gpu_wait_makes_a_freed_block_ordered_but_not_completed);

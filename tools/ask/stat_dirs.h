@@ -11,8 +11,8 @@
 #include "stat_survey.h"
 
 /*
- * True if GPUPOOL_RUNTIME_DIR names a directory that can be used. The user then wants only that directory to be searched,
- * besides those of processes that the command names.
+ * True if GPUPOOL_RUNTIME_DIR names a directory that can be used. The user then wants only that directory to be
+ * searched, besides those of processes that the command names.
  */
 bool stat_dirs_is_named(void);
 
