@@ -174,12 +174,11 @@ bool stat_dirs_is_named(void)
 {
 	struct gp_ctl_dirs dirs = caller_dirs();
 	char path[GP_CTL_PATH_MAX];
-	struct stat st;
 	int fd;
 
-	if (gp_ctl_dir(&dirs, 0, path, sizeof(path)) || lstat(path, &st) != 0)
+	if (gp_ctl_dir(&dirs, 0, path, sizeof(path)))
 		return false;
-	fd = gp_ctl_dir_open(path, geteuid() == 0 ? st.st_uid : geteuid(), false);
+	fd = gp_ctl_dir_open(path, dirs.uid, false);
 	if (fd >= 0)
 		close(fd);
 	return fd >= 0;
@@ -247,7 +246,7 @@ void stat_dirs_of_all_users(struct stat_survey *survey)
 	static const char *const patterns[] = {GP_CTL_RUN_DIR "/[0-9]*", "/run/user/*/gpupool", "/tmp/gpupool-[0-9]*"};
 	glob_t found;
 
-	if (stat_dirs_is_named())
+	if (caller_dirs().runtime_dir)
 		return;
 	for (size_t i = 0; i < sizeof(patterns) / sizeof(patterns[0]); i++) {
 		if (glob(patterns[i], GLOB_NOSORT, NULL, &found) != 0)

@@ -11,15 +11,15 @@
 #include "stat_survey.h"
 
 /*
- * True if GPUPOOL_RUNTIME_DIR names a directory that can be used. The user then wants only that directory to be
- * searched, besides those of processes that the command names.
+ * True if GPUPOOL_RUNTIME_DIR names a directory that programs of the user can use. The user then wants only that
+ * directory to be searched, besides those of processes that the command names.
  */
 bool stat_dirs_is_named(void);
 
 /* Adds the directories that a program started from this environment may use. */
 void stat_dirs_of_caller(struct stat_survey *survey);
 
-/* For root, adds the usual directories of every user, unless GPUPOOL_RUNTIME_DIR names one that can be used. */
+/* For root, adds the usual directories of every user, unless GPUPOOL_RUNTIME_DIR is set. */
 void stat_dirs_of_all_users(struct stat_survey *survey);
 
 /*
