@@ -13,8 +13,9 @@
  * A varint has seven bits in each byte, the lowest first, and the eighth bit set in all but the last byte. Signed
  * values are folded (0, -1, 1, -2, ... become 0, 1, 2, 3, ...). Trailing fields of 0 are left out.
  *
- * The title has the version of the format. A recording with call stacks has version 2, every other recording version 1.
- * In version 2, a record whose number is GP_RECORD_LONG or more is a long record. It consists of:
+ * The title has the version of the format: 2 with call stacks, 3 without. Version 1, without call stacks and without
+ * long records, is no longer written. Later, a record whose number is GP_RECORD_LONG or more is a long record. It
+ * consists of:
  *
  *	tag	GP_RECORD_LONG
  *	number	varint: number of the record's kind
@@ -26,8 +27,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Titles of equal length. */
 #define GP_RECORD_TITLE        "gpupool-recording 1\n"
-#define GP_RECORD_TITLE_STACKS "gpupool-recording 2\n" /* of a recording with call stacks; as long as the other title */
+#define GP_RECORD_TITLE_STACKS "gpupool-recording 2\n"
+#define GP_RECORD_TITLE_PLAIN  "gpupool-recording 3\n"
 
 enum {
 	GP_RECORD_COUNT_SHIFT = 5,
@@ -37,6 +40,7 @@ enum {
 	GP_RECORD_FIELDS_MAX = 15,
 	GP_RECORD_VARINT_MAX = 10, /* bytes */
 	GP_RECORD_BODY_MAX = 2048, /* bytes */
+	GP_RECORD_COMMAND_MAX = 1536, /* bytes of a command line */
 };
 
 /* Bounds of what a recording with stacks defines: the highest numbers, and the frames of a stack. */

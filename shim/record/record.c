@@ -24,6 +24,7 @@
 
 #include "pool/submission.h"
 #include "record_backend.h"
+#include "record_command.h"
 #include "record_file.h"
 #include "record_stacks.h"
 #include "shim/base/clock.h"
@@ -311,10 +312,7 @@ static void end_at_exit(void)
 	}
 	lock();
 	if (!rec.error) {
-		if (rec.has_stacks)
-			put_long_locked(GP_RECORD_EXIT, NULL, 0, gp_clock_now_ns(NULL));
-		else
-			put_locked(GP_RECORD_EXIT, NULL, gp_clock_now_ns(NULL));
+		put_long_locked(GP_RECORD_EXIT, NULL, 0, gp_clock_now_ns(NULL));
 		rec.is_at_exit = true;
 		flush_locked();
 	}
@@ -324,7 +322,7 @@ static void end_at_exit(void)
 
 static void begin_locked(void)
 {
-	const char *title = rec.has_stacks ? GP_RECORD_TITLE_STACKS : GP_RECORD_TITLE;
+	const char *title = rec.has_stacks ? GP_RECORD_TITLE_STACKS : GP_RECORD_TITLE_PLAIN;
 
 	rec.used = strlen(title);
 	memcpy(rec.buffer, title, rec.used);
@@ -375,6 +373,7 @@ void gp_record_start(void)
 	if (!gp_record_is_on())
 		return;
 	add_record(GP_RECORD_NO_POOL, GP_RECORD_PROCESS, process);
+	gp_record_command();
 	lock();
 	if (!rec.error)
 		flush_locked();

@@ -193,7 +193,7 @@ def traces(book, stat, folder, peers=()):
             book.miss("traces", path.name, "gpupool-stat replay", str(error))
             continue
         for run in answer["runs"]:
-            ratio = run["device"]["reserved_over_live"]
+            ratio = run["device"]["total_over_live"]
             if ratio is not None:
                 book.value(f"trace {path.name}, {run['pool']}: peak reserved over peak live", ratio, kind=run["pool"],
                            trace=path.name)

@@ -60,7 +60,7 @@ class Comparison:
     def compare(self, name, calls, path):
         runs = json.loads(output_of([self.stat, "replay", "--json", path]))["runs"]
         for run in runs:
-            predicted = run["device"]["peak_reserved_bytes"]
+            predicted = run["device"]["peak_total_bytes"]
             for _ in range(RUNS):
                 real, _ = self.played(calls, run["pool"])
                 difference = predicted / real - 1

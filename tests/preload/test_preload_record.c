@@ -153,7 +153,7 @@ static const char *record_and_replay(const char *const scenario[3], const char *
 			return counters[i];
 	}
 	*ret_recorded = play_number(device, "peak_total_bytes");
-	*ret_replayed = play_number(again, "peak_reserved_bytes");
+	*ret_replayed = play_number(again, "peak_total_bytes");
 	return *ret_recorded == *ret_replayed ? NULL : "peak_total_bytes";
 }
 

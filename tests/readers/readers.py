@@ -187,20 +187,21 @@ PAGE = 4096  # of the recorded machine; versions without thread caches did not r
 class Recording:
     """A writer of recordings (common/record_format.h). Each record is a microsecond after the previous one."""
 
-    TITLES = {False: b"gpupool-recording 1\n", True: b"gpupool-recording 2\n"}
+    TITLE, TITLE_STACKS, TITLE_PLAIN = (b"gpupool-recording %d\n" % version for version in (1, 2, 3))
     LONG = {"EXIT": 31, "OBJECT": 32, "PLACE": 33, "STACK": 34}
     KINDS = {"PROCESS": (0, "uu"), "THREAD": (1, "u"), "POOL": (2, "u" * 15), "USE": (3, "u"), "ALLOC": (4, "busuu"),
              "FREE": (5, "buu"), "DROP": (13, ""), "UNPOOLED": (15, "uu"), "RESERVE": (19, "gus"), "RELEASE": (20, "gsu"), "LIMIT": (26, "uu"),
              "EXIT": (31, "")}
 
-    def __init__(self, has_stacks=False):
-        self.bytes = bytearray(self.TITLES[has_stacks])
-        self.has_stacks = has_stacks
+    def __init__(self, has_stacks=False, is_old=True):
+        """is_old: without stacks, as versions wrote that did not record the command."""
+        self.bytes = bytearray(self.TITLE_STACKS if has_stacks else self.TITLE if is_old else self.TITLE_PLAIN)
+        self.has_long_records = has_stacks or not is_old
         self.last = {"b": 0, "g": 0}
         self.put("PROCESS", 4711, 1700000000)
 
     def put(self, kind, *fields):
-        if self.has_stacks and kind in self.LONG:
+        if self.has_long_records and kind in self.LONG:
             return self.put_long(self.LONG[kind], b"")
         number, letters = self.KINDS[kind]
         out = [number | min(len(fields), 7) << 5]

@@ -118,7 +118,7 @@ def a_report_is_one_file_without_external_resources():
 def the_facts_of_a_report_match_the_recording():
     facts = facts_of(load(report(make_recording(), "made")))
     device, pinned = facts["memories"]
-    assert (device["name"], device["peak_reserved_bytes"]) == ("device 0", 60 * MIB)
+    assert (device["name"], device["peak_total_bytes"]) == ("device 0", 60 * MIB)
     assert device["peak_used_bytes"] == 52 * MIB + 512 and pinned["peak_used_bytes"] == MIB
     first, second, third = facts["episodes"]
     # These are the bytes that the program requested, not those of the driver allocation that failed.
@@ -132,7 +132,7 @@ def the_facts_of_a_report_match_the_recording():
 def the_key_figures_and_the_limit_match_the_recording():
     facts = facts_of(load(report(make_limited_recording(), "limited")))
     (figures,), (memory,) = facts["figures"], facts["memories"]
-    assert figures == {"number": 0, "name": "device 0", "peak_used_bytes": 60 * MIB, "peak_reserved_bytes": 60 * MIB,
+    assert figures == {"number": 0, "name": "device 0", "peak_used_bytes": 60 * MIB, "peak_total_bytes": 60 * MIB,
                        "allocs": 3, "hits": 1, "failed": 4, "driver_allocs": 2, "driver_frees": 1, "limit_bytes": None,
                        "limit_changes": 2}, figures
     assert [limit for _, limit in memory["limits"]] == [64 * MIB, 96 * MIB, None]

@@ -45,7 +45,7 @@ static void put_counters(const struct chrome *c, unsigned number, bool has_drive
 
 	for (size_t i = 0; i < m->n; i++) {
 		const struct history_sample *s = &m->list[i];
-		uint64_t idle = s->reserved_bytes > s->used_bytes ? s->reserved_bytes - s->used_bytes : 0;
+		uint64_t idle = s->total_bytes > s->used_bytes ? s->total_bytes - s->used_bytes : 0;
 
 		fprintf(c->out, ",\n{\"ph\":\"C\",\"cat\":\"memory\",\"pid\":%" PRIu64 ",\"name\":\"", c->pid);
 		if (number == HISTORY_PINNED)

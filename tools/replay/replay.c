@@ -69,10 +69,59 @@ static int run_one(void *arg, size_t nth, struct replay_file *file, struct repla
 	return replay_run(file, &each->contents, &settings, progress, NULL, ret_result, error);
 }
 
+struct find {
+	const struct each *each;
+	const struct replay_result *earlier;
+};
+
+static int find_fragments(void *arg, size_t nth, struct replay_file *file, struct replay_progress *progress,
+	void *ret_result, char error[static REPLAY_ERROR_MAX])
+{
+	const struct find *find = arg;
+
+	(void)nth;
+	return replay_fragments_find(file, &find->each->contents, find->earlier, progress, ret_result, error);
+}
+
+/*
+ * Finds the call sites that fragment the memory of a pool type, by another replay. ret_is_found: false if the file has no
+ * stacks, or no peak of device memory. Returns 0, or -1 with the reason in error.
+ */
+static int find_causes(struct replay_causes *causes, bool *ret_is_found, const char *path, struct replay_file *file,
+	const struct each *each, const struct replay_result *earlier, char error[static REPLAY_ERROR_MAX])
+{
+	struct find find = {each, earlier};
+	struct replay_jobs jobs = {path, &each->contents, find_fragments, &find, 1, sizeof(causes->fragments),
+		&causes->fragments, each->contents.n_events};
+
+	*ret_is_found = replay_has_stacks(file) && earlier->peak_position;
+	if (!*ret_is_found)
+		return 0;
+	causes->kind = earlier->settings.kind;
+	return replay_jobs_run(&jobs, error);
+}
+
+static void show(const struct stat_options *options, struct replay_file *file, const struct each *each,
+	const struct replay_result *results, size_t n, struct replay_causes *causes)
+{
+	if (causes)
+		replay_fragments_name(
+			&causes->sites, &causes->fragments, file, &each->contents, options->is_json);
+	if (options->is_json)
+		replay_show_json(&each->contents, results, n, causes);
+	else
+		replay_show(&each->contents, results, n, causes);
+	if (causes)
+		replay_fragments_free_names(&causes->sites);
+}
+
 /* Replays the file with each pool type, or only with that of the settings, and prints the results. */
-static enum stat_exit run(const char *path, const struct stat_options *options, struct each *each)
+static enum stat_exit run(
+	const char *path, struct replay_file *file, const struct stat_options *options, struct each *each)
 {
 	struct replay_result results[GP_N_KINDS];
+	struct replay_causes causes;
+	bool has_causes;
 	size_t n = each->is_each ? GP_N_KINDS : 1;
 	struct replay_jobs jobs = {
 		path, &each->contents, run_one, each, n, sizeof(*results), results, n * each->contents.n_events};
@@ -80,12 +129,11 @@ static enum stat_exit run(const char *path, const struct stat_options *options, 
 
 	if (!each->contents.n_allocs)
 		return fail(options->file, "there is no allocation in it");
-	if (replay_jobs_run(&jobs, error))
+	if (replay_jobs_run(&jobs, error) ||
+		find_causes(&causes, &has_causes, path, file, each, &results[each->is_each ? each->contents.kind : 0],
+			error))
 		return fail(options->file, error);
-	if (options->is_json)
-		replay_show_json(&each->contents, results, n);
-	else
-		replay_show(&each->contents, results, n);
+	show(options, file, each, results, n, has_causes ? &causes : NULL);
 	return replay_survey_end(options->file, &each->contents);
 }
 
@@ -94,8 +142,8 @@ enum stat_exit replay_command(const struct stat_command *command, const struct s
 	struct each each = {.settings = {.limit_bytes = GP_NO_LIMIT}, .is_each = !options->pool};
 	char error[REPLAY_ERROR_MAX];
 	struct replay_file *file;
+	enum stat_exit status;
 	const char *path;
-	int r;
 
 	if (options->pool && !choose_kind(options->pool, &each.settings.kind))
 		return STAT_USAGE;
@@ -109,7 +157,8 @@ enum stat_exit replay_command(const struct stat_command *command, const struct s
 	file = replay_open(path, error);
 	if (!file)
 		return fail(options->file, error);
-	r = replay_survey(file, &each.contents, error);
+	status = replay_survey(file, &each.contents, error) ? fail(options->file, error)
+							    : run(path, file, options, &each);
 	replay_close(file);
-	return r ? fail(options->file, error) : run(path, options, &each);
+	return status;
 }

@@ -147,31 +147,40 @@ static enum stat_exit fail(const char *next, const char *name, const char *error
 	return STAT_FAILED;
 }
 
+static enum stat_exit advise_on(struct advise *a, struct replay_file *file, const struct stat_options *options)
+{
+	char error[REPLAY_ERROR_MAX];
+
+	if (replay_survey(file, &a->contents, error))
+		return fail(NULL, options->file, error);
+	if (!a->contents.n_allocs)
+		return fail(next_record, options->file, "there is no allocation in it");
+	if (!a->contents.peak_live_bytes)
+		return fail(NULL, options->file, "it has pinned memory only, for which there is nothing to advise");
+	if (advise(a, error))
+		return fail(NULL, options->file, error);
+	replay_fragments_name(&a->advice.sites, &a->advice.fragments, file, &a->contents, options->is_json);
+	if (options->is_json)
+		replay_advise_show_json(&a->contents, &a->advice);
+	else
+		replay_advise_show(&a->contents, &a->advice);
+	replay_fragments_free_names(&a->advice.sites);
+	return replay_survey_end(options->file, &a->contents);
+}
+
 enum stat_exit replay_advise_file(const struct stat_options *options)
 {
 	struct advise a = {.path = stat_spool(options->file)};
 	char error[REPLAY_ERROR_MAX];
 	struct replay_file *file;
-	int r;
+	enum stat_exit status;
 
 	if (!a.path)
 		return STAT_FAILED;
 	file = replay_open(a.path, error);
 	if (!file)
 		return fail(next_record, options->file, error);
-	r = replay_survey(file, &a.contents, error);
+	status = advise_on(&a, file, options);
 	replay_close(file);
-	if (r)
-		return fail(NULL, options->file, error);
-	if (!a.contents.n_allocs)
-		return fail(next_record, options->file, "there is no allocation in it");
-	if (!a.contents.peak_live_bytes)
-		return fail(NULL, options->file, "it has pinned memory only, for which there is nothing to advise");
-	if (advise(&a, error))
-		return fail(NULL, options->file, error);
-	if (options->is_json)
-		replay_advise_show_json(&a.contents, &a.advice);
-	else
-		replay_advise_show(&a.contents, &a.advice);
-	return replay_survey_end(options->file, &a.contents);
+	return status;
 }

@@ -18,6 +18,7 @@ struct replay_advice {
 	struct replay_try limits[REPLAY_LIMITS]; /* of the recommended pool type, from the smallest up */
 	bool has_fragments;
 	struct replay_fragments fragments; /* of the recorded pool type */
+	struct replay_fragment_sites sites;
 };
 
 /* Runs the command on options->file. */

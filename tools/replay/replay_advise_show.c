@@ -30,8 +30,8 @@ static void show_kinds(const struct replay_contents *contents, const struct repl
 		const char *row[] = {cells[0], cells[1], cells[2], cells[3], cells[4], cells[5], cells[6]};
 
 		snprintf(cells[0], STAT_TEXT_MAX, "%s", gp_kind_name(found->kind));
-		stat_bytes(cells[1], found->recorded.peak_reserved_bytes);
-		snprintf(cells[2], STAT_TEXT_MAX, "%.2f", (double)found->recorded.peak_reserved_bytes / live);
+		stat_bytes(cells[1], found->recorded.peak_total_bytes);
+		snprintf(cells[2], STAT_TEXT_MAX, "%.2f", (double)found->recorded.peak_total_bytes / live);
 		snprintf(cells[3], STAT_TEXT_MAX, "%" PRIu64, replay_driver_calls(&found->recorded));
 		if (found->fits) {
 			stat_bytes(cells[4], found->smallest.limit_bytes);
@@ -76,36 +76,6 @@ static void show_limits(const struct replay_advice *advice)
 	print_and_free(table);
 }
 
-static void show_fragments(const struct replay_contents *contents, const struct replay_fragments *f)
-{
-	static const char *const headings[] = {">UNUSED BESIDE", ">BLOCKS", ">BYTES EACH", "<ALLOCATED BY"};
-	char a[STAT_TEXT_MAX], b[STAT_TEXT_MAX], c[STAT_TEXT_MAX];
-	struct stat_table *table;
-
-	stat_bytes(a, f->unused_bytes);
-	stat_bytes(b, f->taken_bytes);
-	stat_bytes(c, f->largest_unused_bytes);
-	printf("\nat the peak of %s %s of %s are not used; the largest unused block has %s\n",
-		gp_kind_name(contents->kind), a, b, c);
-	if (!f->n)
-		return;
-	table = stat_table_new(headings, LENGTH(headings));
-	for (size_t i = 0; i < f->n; i++) {
-		const struct replay_fragment *one = &f->list[i];
-		char cells[LENGTH(headings)][STAT_TEXT_MAX];
-		const char *row[] = {cells[0], cells[1], cells[2], cells[3]};
-
-		stat_bytes(cells[0], one->beside_bytes);
-		snprintf(cells[1], STAT_TEXT_MAX, "%" PRIu64, one->n_blocks);
-		stat_bytes(cells[2], one->bytes);
-		snprintf(cells[3], STAT_TEXT_MAX, contents->is_text ? "the program" : "thread %" PRIu32, one->thread);
-		stat_table_add(table, row);
-	}
-	print_and_free(table);
-	if (f->n < f->n_groups)
-		printf("and %zu more groups of blocks\n", f->n_groups - f->n);
-}
-
 static void show_notes(const struct replay_contents *contents, const struct replay_advice *advice)
 {
 	const struct replay_found *after = &advice->kinds[advice->conclusion.after.kind];
@@ -126,7 +96,7 @@ void replay_advise_show(const struct replay_contents *contents, const struct rep
 	show_kinds(contents, advice);
 	show_limits(advice);
 	if (advice->has_fragments)
-		show_fragments(contents, &advice->fragments);
+		replay_show_fragments(contents->kind, contents, &advice->fragments, &advice->sites);
 	show_notes(contents, advice);
 	replay_conclusion_show(contents, &advice->conclusion);
 }
@@ -154,35 +124,13 @@ static json_t *make_kind(const struct replay_found *found)
 	json_t *object = stat_alloc(json_object());
 
 	json_object_set_new(object, "pool", json_string(gp_kind_name(found->kind)));
-	set(object, "peak_bytes", found->recorded.peak_reserved_bytes);
+	set(object, "peak_bytes", found->recorded.peak_total_bytes);
 	set(object, "driver_calls", replay_driver_calls(&found->recorded));
 	set(object, "n_refused", found->recorded.n_refused);
 	set(object, "n_rescued", found->recorded.n_rescued);
 	json_object_set_new(object, "serves_all", json_boolean(found->serves_all));
 	set(object, "n_replays", found->n_replays);
 	json_object_set_new(object, "smallest", found->fits ? make_try(&found->smallest) : json_null());
-	return object;
-}
-
-static json_t *make_fragments(const struct replay_fragments *f)
-{
-	json_t *object = stat_alloc(json_object()), *groups = stat_alloc(json_array());
-
-	set(object, "live_bytes", f->live_bytes);
-	set(object, "total_bytes", f->taken_bytes);
-	set(object, "unused_bytes", f->unused_bytes);
-	set(object, "largest_unused_bytes", f->largest_unused_bytes);
-	set(object, "n_groups", f->n_groups);
-	for (size_t i = 0; i < f->n; i++) {
-		json_t *group = stat_alloc(json_object());
-
-		set(group, "thread", f->list[i].thread);
-		set(group, "requested_bytes", f->list[i].bytes);
-		set(group, "n_blocks", f->list[i].n_blocks);
-		set(group, "unused_beside_bytes", f->list[i].beside_bytes);
-		json_array_append_new(groups, group);
-	}
-	json_object_set_new(object, "groups", groups);
 	return object;
 }
 
@@ -206,7 +154,8 @@ void replay_advise_show_json(const struct replay_contents *contents, const struc
 	json_object_set_new(object, "pools", kinds);
 	json_object_set_new(object, "limits", limits);
 	json_object_set_new(
-		object, "fragmentation", advice->has_fragments ? make_fragments(&advice->fragments) : json_null());
+		object, "fragmentation", advice->has_fragments ? replay_fragments_json(&advice->fragments, &advice->sites)
+						      : json_null());
 	json_object_set_new(object, "advice", replay_conclusion_json(contents, &advice->conclusion));
 	stat_report_print(object);
 	json_decref(object);

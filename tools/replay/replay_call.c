@@ -151,7 +151,8 @@ static void note_block(struct replay_state *run, const struct replay_event *e, u
 	run->live_bytes += bytes;
 	replay_map_put(&run->live, (struct replay_entry){e->values[0], bytes, addr, e->pool});
 	if (run->settings.knows_origins)
-		replay_map_put(&run->origins, (struct replay_entry){addr, e->values[1], e->thread, e->pool});
+		replay_map_put(&run->origins, (struct replay_entry){addr, e->values[1], e->thread, e->pool,
+						      (uint32_t)gp_min(e->values[4], UINT32_MAX)});
 }
 
 /*

@@ -6,9 +6,10 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "tools/text/stat_shell.h"
 #include "tools/text/stat_text.h"
 
-enum { SENTENCE_MAX = 512, COMMAND_MAX = 128 };
+enum { SENTENCE_MAX = 512, WORDS_MAX = 2 * GP_RECORD_COMMAND_MAX, COMMAND_MAX = WORDS_MAX + 128 };
 
 /* Another pool type is recommended only if it takes at most this share of the memory. */
 #define WORTH_A_CHANGE 0.97
@@ -19,7 +20,7 @@ struct replay_option replay_option_of(const struct replay_result *result)
 		.kind = result->settings.kind,
 		.fits = !result->n_refused,
 		.limit_bytes = result->settings.limit_bytes,
-		.peak_bytes = result->peak_reserved_bytes,
+		.peak_bytes = result->peak_total_bytes,
 		.driver_calls = replay_driver_calls(result),
 	};
 }
@@ -66,13 +67,15 @@ void replay_conclude(struct replay_conclusion *c, const struct replay_contents *
 }
 
 /* Limits are multiples of a MiB. */
-static void write_command(char command[static COMMAND_MAX], const struct replay_option *after)
+static void write_command(
+	char command[static COMMAND_MAX], const struct replay_contents *contents, const struct replay_option *after)
 {
-	char limit[STAT_TEXT_MAX] = "";
+	char limit[STAT_TEXT_MAX] = "", words[WORDS_MAX];
 
 	if (after->limit_bytes != GP_NO_LIMIT)
 		snprintf(limit, sizeof(limit), " --limit=%" PRIu64 "MiB", after->limit_bytes / GP_MIB);
-	snprintf(command, COMMAND_MAX, "gpupool-run --pool=%s%s COMMAND", gp_kind_name(after->kind), limit);
+	stat_shell_command(words, sizeof(words), contents->command, contents->command_length);
+	snprintf(command, COMMAND_MAX, "gpupool-run --pool=%s%s %s", gp_kind_name(after->kind), limit, words);
 }
 
 static double percent_less(uint64_t after, uint64_t before)
@@ -141,7 +144,7 @@ void replay_conclusion_show(const struct replay_contents *contents, const struct
 
 	putchar('\n');
 	if (c->has_after) {
-		write_command(command, &c->after);
+		write_command(command, contents, &c->after);
 		printf("    %s\n", command);
 	}
 	write_sentence(text, contents, c);
@@ -161,7 +164,7 @@ json_t *replay_conclusion_json(const struct replay_contents *contents, const str
 	if (!c->has_after)
 		return json_null();
 	object = stat_alloc(json_object());
-	write_command(command, &c->after);
+	write_command(command, contents, &c->after);
 	write_sentence(text, contents, c);
 	json_object_set_new(object, "pool", json_string(gp_kind_name(c->after.kind)));
 	json_object_set_new(object, "limit_bytes",

@@ -5,8 +5,11 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "tools/answer/stat_stack.h"
 #include "replay_call.h"
+#include "replay_holders.h"
 
 /* A recording may have many blocks; more than these are not grouped. */
 enum { BLOCKS_MAX = 1 << 20 };
@@ -30,8 +33,10 @@ static struct replay_fragment *add_block(struct walk *w, const struct gp_block_i
 		w->size = w->size * 2 + 256;
 		w->list = stat_alloc(realloc(w->list, w->size * sizeof(*w->list)));
 	}
-	w->list[w->n] = (struct replay_fragment){
-		.thread = origin ? (uint32_t)origin->addr : 0, .bytes = info->size, .n_blocks = 1};
+	w->list[w->n] = (struct replay_fragment){.stack = origin ? origin->stack : 0,
+		.thread = origin ? (uint32_t)origin->addr : 0,
+		.bytes = info->size,
+		.n_blocks = 1};
 	return &w->list[w->n++];
 }
 
@@ -73,6 +78,8 @@ static int by_group(const void *a, const void *b)
 {
 	const struct replay_fragment *one = a, *other = b;
 
+	if (one->stack != other->stack)
+		return one->stack < other->stack ? -1 : 1;
 	if (one->thread != other->thread)
 		return one->thread < other->thread ? -1 : 1;
 	return (one->bytes > other->bytes) - (one->bytes < other->bytes);
@@ -144,4 +151,36 @@ int replay_fragments_find(struct replay_file *file, const struct replay_contents
 	r = replay_run(file, contents, &settings, progress, &at_end, &unused, error);
 	free(w.list);
 	return r;
+}
+
+void replay_fragments_name(struct replay_fragment_sites *sites, const struct replay_fragments *f,
+	const struct replay_file *file, const struct replay_contents *contents, bool is_full)
+{
+	static const struct replay_holders nobody;
+	struct stat_stacks *stacks;
+	json_t *answer;
+
+	*sites = (struct replay_fragment_sites){0};
+	if (!replay_has_stacks(file))
+		return;
+	answer = replay_holders_answer(&nobody, file, contents);
+	stacks = stat_stacks_new(answer, 0, getuid());
+	for (size_t i = 0; i < f->n; i++) {
+		const struct replay_stack *stack = replay_stack_find(replay_stacks_of(file), f->list[i].stack);
+		json_t *frames;
+
+		if (!stack)
+			continue;
+		frames = replay_stack_frames(stack);
+		sites->list[i] = is_full ? stat_stacks_full_text(stacks, frames) : stat_stacks_text(stacks, frames);
+		json_decref(frames);
+	}
+	stat_stacks_free(stacks);
+	json_decref(answer);
+}
+
+void replay_fragments_free_names(struct replay_fragment_sites *sites)
+{
+	for (size_t i = 0; i < REPLAY_FRAGMENTS_MAX; i++)
+		free(sites->list[i]);
 }

@@ -5,7 +5,7 @@
 /*
  * Fragmentation at the moment when a pool has taken the most memory from the driver: free memory between blocks that
  * the program holds, which can neither serve a larger request nor go back. The blocks beside it are grouped by the
- * thread and the size of their allocations.
+ * call site, the thread and the size of their allocations.
  */
 
 #include "replay_run.h"
@@ -13,6 +13,7 @@
 enum { REPLAY_FRAGMENTS_MAX = 8 };
 
 struct replay_fragment {
+	uint32_t stack; /* number in replay_stacks_of(file); 0: unknown */
 	uint32_t thread;
 	uint64_t bytes; /* of each block, as requested */
 	uint64_t n_blocks;
@@ -32,3 +33,13 @@ struct replay_fragments {
 int replay_fragments_find(struct replay_file *file, const struct replay_contents *contents,
 	const struct replay_result *earlier, struct replay_progress *progress, struct replay_fragments *ret_fragments,
 	char error[static REPLAY_ERROR_MAX]);
+
+/* The call stack of each group as one line, "Grid::grow (grid.cpp:212) < main (main.cpp:7)"; NULL without one. */
+struct replay_fragment_sites {
+	char *list[REPLAY_FRAGMENTS_MAX];
+};
+
+/* Makes the lines. The file must have been read to its end. is_full: names are not shortened. The caller frees them. */
+void replay_fragments_name(struct replay_fragment_sites *ret_sites, const struct replay_fragments *fragments,
+	const struct replay_file *file, const struct replay_contents *contents, bool is_full);
+void replay_fragments_free_names(struct replay_fragment_sites *sites);

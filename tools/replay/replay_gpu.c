@@ -45,7 +45,7 @@ void replay_pool_drop(struct replay_pool *p)
 
 	gp_pool_drop(p->pool);
 	while ((segment = replay_map_of_pool(segments, p->number))) {
-		p->memory->reserved_bytes -= segment->bytes;
+		p->memory->total_bytes -= segment->bytes;
 		replay_map_remove(segments, segment);
 	}
 	while ((segment = replay_map_next(recorded, segment)))
@@ -210,7 +210,7 @@ static bool has_room(const struct replay_pool *p, uint64_t bytes)
 {
 	const struct replay_memory *m = p->memory;
 
-	return m->reserved_bytes <= m->room_bytes && bytes <= m->room_bytes - m->reserved_bytes;
+	return m->total_bytes <= m->room_bytes && bytes <= m->room_bytes - m->total_bytes;
 }
 
 static void note_peak(const struct replay_pool *p)
@@ -238,7 +238,7 @@ static int reserve(void *arg, uint64_t bytes, uint64_t *ret_addr)
 		return r;
 	*ret_addr = find_address(m, e, bytes);
 	replay_map_put(&m->segments, (struct replay_entry){*ret_addr, bytes, 0, p->number});
-	m->reserved_bytes += bytes;
+	m->total_bytes += bytes;
 	note_peak(p);
 	return 0;
 }
@@ -255,7 +255,7 @@ static int return_segment(struct replay_pool *p, uint64_t addr)
 	(void)take_answer(p, GP_RECORD_RELEASE, 0);
 	if (!segment)
 		return 0;
-	m->reserved_bytes -= segment->bytes;
+	m->total_bytes -= segment->bytes;
 	free_address(m, addr, segment->bytes);
 	replay_map_remove(&m->segments, segment);
 	return 0;
@@ -414,7 +414,7 @@ static uint64_t available(void *arg)
 
 	if (e && e->values[0] == UINT64_MAX)
 		return UINT64_MAX;
-	return m->room_bytes > m->reserved_bytes ? m->room_bytes - m->reserved_bytes : 0;
+	return m->room_bytes > m->total_bytes ? m->room_bytes - m->total_bytes : 0;
 }
 
 static uint64_t now_ns(void *arg)

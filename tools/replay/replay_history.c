@@ -67,7 +67,7 @@ static void remove_segment(struct history *h, struct replay_entry *segment, cons
 	event.addr = segment->key;
 	event.bytes = segment->bytes;
 	event.is_own = segment->is_own;
-	memory->reserved_bytes -= segment->is_own ? 0 : segment->bytes;
+	memory->total_bytes -= segment->is_own ? 0 : segment->bytes;
 	memory->n_segments -= !segment->is_own;
 	replay_map_remove(&h->segments, segment);
 	emit_event(h, &event);
@@ -124,7 +124,7 @@ static struct replay_entry *add_segment(
 
 	remove_overlaps(h, added->key, added->bytes, e);
 	replay_map_put(&h->segments, *added);
-	memory->reserved_bytes += added->is_own ? 0 : added->bytes;
+	memory->total_bytes += added->is_own ? 0 : added->bytes;
 	memory->n_segments += !added->is_own;
 	event.kind = HISTORY_SEGMENT_NEW;
 	event.addr = added->key;
@@ -183,7 +183,7 @@ static void add_reserved(struct history *h, const struct replay_event *e)
 		return;
 	}
 	replay_map_put(&h->handles, added);
-	memory->reserved_bytes += added.bytes;
+	memory->total_bytes += added.bytes;
 	memory->n_segments++;
 	event.kind = HISTORY_SEGMENT_NEW;
 	emit_event(h, &event);
@@ -195,7 +195,7 @@ static void remove_handle(struct history *h, struct replay_entry *handle, const 
 
 	event.kind = HISTORY_SEGMENT_RELEASED;
 	event.bytes = handle->bytes;
-	h->memories[event.memory].reserved_bytes -= handle->bytes;
+	h->memories[event.memory].total_bytes -= handle->bytes;
 	h->memories[event.memory].n_segments--;
 	replay_map_remove(&h->handles, handle);
 	emit_event(h, &event);

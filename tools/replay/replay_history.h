@@ -43,7 +43,7 @@ struct history_event {
 
 struct history_memory {
 	bool is_used; /* there is or was a pool of it */
-	uint64_t used_bytes, reserved_bytes;
+	uint64_t used_bytes, total_bytes;
 	uint64_t n_blocks, n_segments;
 	uint64_t capacity_bytes;
 	uint64_t limit_bytes;                     /* UINT64_MAX: none */

@@ -43,7 +43,7 @@ static const char *const fields_of[] = {
 
 struct replay_file {
 	gzFile gz;
-	bool is_text, is_cut, has_stacks;
+	bool is_text, is_cut, has_stacks, has_long_records;
 	const char *broken; /* why reading failed; NULL: it did not */
 	uint64_t offset;    /* of the next byte, uncompressed */
 	uint64_t start;     /* offset of the last event */
@@ -56,6 +56,8 @@ struct replay_file {
 	struct replay_stacks stacks;
 	uint8_t body[GP_RECORD_BODY_MAX]; /* of the last long record */
 	size_t body_length;
+	char command[GP_RECORD_COMMAND_MAX]; /* see replay_command_of() */
+	size_t command_length;
 	uint64_t refused;              /* position of the event that replay_refuse() was called for */
 	const char *refused_why, *why; /* why: the reason for which an event is invalid, or NULL */
 	unsigned char buffer[BUFFER_SIZE];
@@ -206,7 +208,7 @@ static enum read_result next_record(struct replay_file *file, struct replay_even
 	if (tag < 0)
 		return READ_END;
 	file->is_cut = true; /* until the record is complete */
-	if (file->has_stacks && tag == GP_RECORD_LONG)
+	if (file->has_long_records && tag == GP_RECORD_LONG)
 		return next_long_record(file, event);
 	event->kind = (enum gp_record_kind)(tag & GP_RECORD_KIND_MASK);
 	n = (unsigned)tag >> GP_RECORD_COUNT_SHIFT;
@@ -336,6 +338,20 @@ static bool is_range_valid(uint64_t addr, uint64_t bytes)
 	return addr % BLOCK_ALIGN == 0 && addr <= ADDRESS_MAX && bytes && bytes <= ADDRESS_MAX;
 }
 
+/* Keeps a command line that is whole. */
+static bool accept_command(struct replay_file *file)
+{
+	const char *words;
+	size_t length;
+
+	if (!replay_command_parse(file->body, file->body_length, &words, &length))
+		return false;
+	if (length)
+		memcpy(file->command, words, length);
+	file->command_length = length;
+	return true;
+}
+
 /* Updates the state of the reader by an event. False if the event is invalid here. */
 static bool accept_event(struct replay_file *file, struct replay_event *event)
 {
@@ -369,6 +385,8 @@ static bool accept_event(struct replay_file *file, struct replay_event *event)
 	case GP_RECORD_PLACE:
 	case GP_RECORD_STACK:
 		return replay_stacks_add(&file->stacks, event->kind, file->body, file->body_length);
+	case GP_RECORD_COMMAND:
+		return accept_command(file);
 	default:
 		return event->pool != REPLAY_NO_POOL || !letters_of(event->kind);
 	}
@@ -448,13 +466,14 @@ static int begin(struct replay_file *file, char error[static REPLAY_ERROR_MAX])
 	while (n < strlen(title) && (byte = next_byte(file)) >= 0)
 		line[n++] = (char)byte;
 	file->has_stacks = strcmp(line, GP_RECORD_TITLE_STACKS) == 0;
+	file->has_long_records = file->has_stacks || strcmp(line, GP_RECORD_TITLE_PLAIN) == 0;
 	if (file->broken)
 		set_error(error, "%s", file->broken);
 	else if (!n)
 		set_error(error, "it is empty");
 	else if (n < strlen(title) && strncmp(line, title, n) == 0)
 		set_error(error, "it ends before its first record");
-	else if (strcmp(line, title) == 0 || file->has_stacks)
+	else if (strcmp(line, title) == 0 || file->has_long_records)
 		return 0;
 	else if (strncmp(line, title, strlen(title) - 2) == 0)
 		set_error(error, "a newer gpupool recorded it; read it with the gpupool-stat of that version");
@@ -477,6 +496,7 @@ void replay_rewind(struct replay_file *file)
 	file->last = (struct replay_event){.pool = REPLAY_NO_POOL};
 	file->last_block = file->last_segment = 0;
 	file->n_pools = file->n_answers = 0;
+	file->command_length = 0;
 	file->why = NULL;
 	replay_map_deinit(&file->caches);
 	replay_stacks_deinit(&file->stacks);
@@ -519,6 +539,12 @@ bool replay_is_text(const struct replay_file *file)
 bool replay_has_stacks(const struct replay_file *file)
 {
 	return file->has_stacks;
+}
+
+const char *replay_command_of(const struct replay_file *file, size_t *ret_length)
+{
+	*ret_length = file->command_length;
+	return file->command;
 }
 
 const struct replay_stacks *replay_stacks_of(const struct replay_file *file)

@@ -90,6 +90,12 @@ bool replay_is_text(const struct replay_file *file);
 /* True if the file is a recording with stacks. */
 bool replay_has_stacks(const struct replay_file *file);
 
+/*
+ * Returns the command line that the file has given up to the event that was read last: ret_length bytes, of which each
+ * argument ends with a byte of 0. Without one, or if its end is cut off, the length is 0.
+ */
+const char *replay_command_of(const struct replay_file *file, size_t *ret_length);
+
 /* Returns the stacks that the file has defined up to the event that was read last. */
 const struct replay_stacks *replay_stacks_of(const struct replay_file *file);
 

@@ -129,13 +129,13 @@ static void finish(struct replay_state *run)
 		if (!m)
 			continue;
 		result->n_devices++;
-		result->peak_reserved_bytes += m->peak_bytes;
+		result->peak_total_bytes += m->peak_bytes;
 		if (m->peak_bytes <= result->peak_device_bytes)
 			continue;
 		result->peak_device_bytes = m->peak_bytes;
 		result->peak_position = m->peak_position;
 	}
-	result->peak_reserved_pinned_bytes = run->pinned ? run->pinned->peak_bytes : 0;
+	result->peak_total_pinned_bytes = run->pinned ? run->pinned->peak_bytes : 0;
 }
 
 static void free_memory(struct replay_memory *memory)

@@ -17,7 +17,7 @@ struct replay_settings {
 	enum replay_reuse reuse;
 	uint64_t limit_bytes;  /* of device memory; GP_NO_LIMIT: as recorded */
 	bool ends_at_refusal;  /* ends at the first allocation that fails only in the replay */
-	bool knows_origins;    /* remembers which thread allocated each block (replay_state.origins) */
+	bool knows_origins;    /* remembers which thread and which stack allocated each block (replay_state.origins) */
 	uint64_t end_position; /* the last event; 0: of the file */
 };
 
@@ -31,7 +31,7 @@ struct replay_row {
 struct replay_result {
 	struct replay_settings settings;
 	struct gp_stats device, pinned; /* of all pools together */
-	uint64_t peak_reserved_bytes, peak_reserved_pinned_bytes;
+	uint64_t peak_total_bytes, peak_total_pinned_bytes;
 	uint64_t peak_device_bytes, peak_position; /* of the device with the highest peak, and the event */
 	uint32_t n_devices;
 	uint64_t n_refused; /* allocations that fail in the replay but not in the recorded process */

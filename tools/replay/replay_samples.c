@@ -22,7 +22,7 @@ static void add(struct samples_memory *m, const struct history_sample *sample)
 {
 	const struct history_sample *last = m->n ? &m->list[m->n - 1] : NULL;
 
-	if (last && last->used_bytes == sample->used_bytes && last->reserved_bytes == sample->reserved_bytes)
+	if (last && last->used_bytes == sample->used_bytes && last->total_bytes == sample->total_bytes)
 		return;
 	if (m->n == m->size) {
 		m->size = m->size * 2 + 64;
@@ -33,12 +33,12 @@ static void add(struct samples_memory *m, const struct history_sample *sample)
 
 static void end_part(struct samples_memory *m)
 {
-	bool is_used_first = m->most_used.ns <= m->most_reserved.ns;
+	bool is_used_first = m->most_used.ns <= m->most_total.ns;
 
 	if (!m->is_begun)
 		return;
-	add(m, is_used_first ? &m->most_used : &m->most_reserved);
-	add(m, is_used_first ? &m->most_reserved : &m->most_used);
+	add(m, is_used_first ? &m->most_used : &m->most_total);
+	add(m, is_used_first ? &m->most_total : &m->most_used);
 	add(m, &m->last);
 	m->is_begun = false;
 }
@@ -47,21 +47,21 @@ void samples_take(struct samples *samples, const struct history *h, const struct
 {
 	struct samples_memory *m = &samples->memories[event->memory];
 	const struct history_memory *memory = &h->memories[event->memory];
-	struct history_sample now = {event->ns, memory->used_bytes, memory->reserved_bytes};
+	struct history_sample now = {event->ns, memory->used_bytes, memory->total_bytes};
 	uint64_t part = event->ns / samples->part_ns;
 
 	if (m->is_begun && part != m->part)
 		end_part(m);
 	if (!m->is_begun) {
-		m->most_used = m->most_reserved = now;
+		m->most_used = m->most_total = now;
 		m->is_begun = true;
 		m->part = part;
 	}
 	m->last = now;
 	if (now.used_bytes > m->most_used.used_bytes)
 		m->most_used = now;
-	if (now.reserved_bytes > m->most_reserved.reserved_bytes)
-		m->most_reserved = now;
+	if (now.total_bytes > m->most_total.total_bytes)
+		m->most_total = now;
 }
 
 void samples_end(struct samples *samples)

@@ -4,13 +4,13 @@
 
 /*
  * Thins a history out to the points of a curve. Its time is cut into equal parts. Of each part three points stay: the
- * highest used, the highest reserved, and the last. So no peak is lost, and the number of points is bounded.
+ * highest used, the highest total, and the last. So no peak is lost, and the number of points is bounded.
  */
 
 #include "replay_history.h"
 
 struct history_sample {
-	uint64_t ns, used_bytes, reserved_bytes;
+	uint64_t ns, used_bytes, total_bytes;
 };
 
 struct samples_memory {
@@ -18,7 +18,7 @@ struct samples_memory {
 	size_t n, size;
 	uint64_t part;
 	bool is_begun;
-	struct history_sample most_used, most_reserved, last; /* of the part */
+	struct history_sample most_used, most_total, last; /* of the part */
 };
 
 struct samples {

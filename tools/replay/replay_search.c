@@ -34,7 +34,7 @@ int replay_try_limit(struct replay_file *file, const struct replay_contents *con
 	n = result.device.hits + result.device.misses;
 	*ret_try = (struct replay_try){
 		.limit_bytes = settings->limit_bytes,
-		.peak_bytes = result.peak_reserved_bytes,
+		.peak_bytes = result.peak_total_bytes,
 		.driver_calls = replay_driver_calls(&result),
 		.host_waits = result.device.fence_waits,
 		.hit_rate = n ? (double)result.device.hits / (double)n : 0,

@@ -63,7 +63,7 @@ void replay_show_contents(const struct replay_contents *c)
 }
 
 static void add_kind(
-	struct stat_table *table, const char *name, const struct gp_stats *stats, uint64_t reserved, uint64_t live)
+	struct stat_table *table, const char *name, const struct gp_stats *stats, uint64_t total, uint64_t live)
 {
 	char cells[11][CELL_MAX];
 	const char *row[] = {name, cells[0], cells[1], cells[2], cells[3], cells[4], cells[5], cells[6], cells[7],
@@ -71,8 +71,8 @@ static void add_kind(
 	const uint64_t counts[] = {stats->driver_allocs, stats->driver_frees, stats->moves, stats->fence_records,
 		stats->fence_queries, stats->fence_orders, stats->fence_waits, stats->ooms};
 
-	stat_bytes(cells[0], reserved);
-	snprintf(cells[1], CELL_MAX, "%.3f", over(reserved, live));
+	stat_bytes(cells[0], total);
+	snprintf(cells[1], CELL_MAX, "%.3f", over(total, live));
 	snprintf(cells[2], CELL_MAX, "%.1f%%", 100 * hit_rate(stats));
 	for (size_t i = 0; i < LENGTH(counts); i++)
 		snprintf(cells[3 + i], CELL_MAX, "%" PRIu64, counts[i]);
@@ -81,22 +81,22 @@ static void add_kind(
 
 static void show_kinds(const struct replay_contents *c, const struct replay_result *results, size_t n)
 {
-	static const char *const headings[] = {"<POOL", ">RESERVED", ">/ LIVE", ">HITS", ">ALLOCS", ">FREES", ">MOVES",
+	static const char *const headings[] = {"<POOL", ">TOTAL", ">/ LIVE", ">HITS", ">ALLOCS", ">FREES", ">MOVES",
 		">RECORDS", ">QUERIES", ">GPU-WAITS", ">WAITS", ">OOMS"};
 	struct stat_table *table = stat_table_new(headings, LENGTH(headings));
 
 	for (size_t i = 0; i < n; i++)
 		add_kind(table, gp_kind_name(results[i].settings.kind), &results[i].device,
-			results[i].peak_reserved_bytes, c->peak_live_bytes);
+			results[i].peak_total_bytes, c->peak_live_bytes);
 	/* Pinned memory has two pool types, none and binned: the first and the last result show both. */
 	for (size_t i = 0; i < n && c->peak_live_pinned_bytes; i++)
 		if (i == 0 || i == n - 1)
 			add_kind(table, results[i].settings.kind == GP_KIND_NONE ? "pinned, none" : "pinned",
-				&results[i].pinned, results[i].peak_reserved_pinned_bytes, c->peak_live_pinned_bytes);
+				&results[i].pinned, results[i].peak_total_pinned_bytes, c->peak_live_pinned_bytes);
 	print_and_free(table);
 }
 
-/* Returns the share of the reserved memory that the program has not requested. */
+/* Returns the share of the memory taken from the driver that the program has not requested. */
 static double unused(const struct replay_row *row)
 {
 	return row->stats.total_bytes ? 1 - over(row->live_bytes, row->stats.total_bytes) : 0;
@@ -105,7 +105,7 @@ static double unused(const struct replay_row *row)
 static void show_rows(const struct replay_contents *c, const struct replay_result *result)
 {
 	static const char *const headings[] = {
-		">AT", ">USED", ">CACHED", ">PENDING", ">RETURNING", ">RESERVED", ">UNUSED"};
+		">AT", ">USED", ">CACHED", ">PENDING", ">RETURNING", ">TOTAL", ">UNUSED"};
 	struct stat_table *table = stat_table_new(headings, LENGTH(headings));
 
 	for (unsigned i = 0; i < result->n_rows; i++) {
@@ -148,7 +148,8 @@ static void conclude(
 	replay_conclude(ret, c, options, n);
 }
 
-void replay_show(const struct replay_contents *c, const struct replay_result *results, size_t n)
+void replay_show(const struct replay_contents *c, const struct replay_result *results, size_t n,
+	const struct replay_causes *causes)
 {
 	struct replay_conclusion conclusion;
 
@@ -161,6 +162,8 @@ void replay_show(const struct replay_contents *c, const struct replay_result *re
 			show_refused(&results[i]);
 		show_rows(c, &results[i]);
 	}
+	if (causes)
+		replay_show_fragments(causes->kind, c, &causes->fragments, &causes->sites);
 	if (!c->peak_live_bytes)
 		return;
 	conclude(&conclusion, c, results, n);
@@ -172,16 +175,16 @@ static void set(json_t *object, const char *name, uint64_t value)
 	json_object_set_new(object, name, json_integer((json_int_t)gp_min(value, INT64_MAX)));
 }
 
-static json_t *make_stats(const struct gp_stats *stats, uint64_t reserved, uint64_t live)
+static json_t *make_stats(const struct gp_stats *stats, uint64_t total, uint64_t live)
 {
 	json_t *object = stat_alloc(json_object());
 
 	set(object, "peak_live_bytes", live);
-	set(object, "peak_reserved_bytes", reserved);
-	json_object_set_new(object, "reserved_over_live", live ? json_real(over(reserved, live)) : json_null());
+	json_object_set_new(object, "total_over_live", live ? json_real(over(total, live)) : json_null());
 	json_object_set_new(object, "hit_rate", json_real(hit_rate(stats)));
 #define STAT(name, ...) set(object, #name, stats->name);
 #include "pool/stats.def"
+	set(object, "peak_total_bytes", total); /* less than the sum of pools whose peaks were at other times */
 	return object;
 }
 
@@ -212,16 +215,17 @@ static json_t *make_run(const struct replay_contents *c, const struct replay_res
 	set(object, "n_refused", r->n_refused);
 	set(object, "n_served", r->n_served);
 	set(object, "peak_served_bytes", r->peak_served_bytes);
-	json_object_set_new(object, "device", make_stats(&r->device, r->peak_reserved_bytes, c->peak_live_bytes));
+	json_object_set_new(object, "device", make_stats(&r->device, r->peak_total_bytes, c->peak_live_bytes));
 	json_object_set_new(
-		object, "pinned", make_stats(&r->pinned, r->peak_reserved_pinned_bytes, c->peak_live_pinned_bytes));
+		object, "pinned", make_stats(&r->pinned, r->peak_total_pinned_bytes, c->peak_live_pinned_bytes));
 	for (unsigned i = 0; i < r->n_rows; i++)
 		json_array_append_new(rows, make_row(c, &r->rows[i]));
 	json_object_set_new(object, "rows", rows);
 	return object;
 }
 
-void replay_show_json(const struct replay_contents *c, const struct replay_result *results, size_t n)
+void replay_show_json(const struct replay_contents *c, const struct replay_result *results, size_t n,
+	const struct replay_causes *causes)
 {
 	json_t *object = stat_alloc(json_object()), *runs = stat_alloc(json_array());
 	struct replay_conclusion conclusion;
@@ -242,6 +246,8 @@ void replay_show_json(const struct replay_contents *c, const struct replay_resul
 	for (size_t i = 0; i < n; i++)
 		json_array_append_new(runs, make_run(c, &results[i]));
 	json_object_set_new(object, "runs", runs);
+	json_object_set_new(object, "fragmentation",
+		causes ? replay_fragments_json(&causes->fragments, &causes->sites) : json_null());
 	conclude(&conclusion, c, results, n);
 	json_object_set_new(
 		object, "advice", c->peak_live_bytes ? replay_conclusion_json(c, &conclusion) : json_null());

@@ -210,3 +210,14 @@ const struct replay_stack *replay_stack_find(const struct replay_stacks *stacks,
 		return NULL;
 	return &stacks->stacks[number];
 }
+
+bool replay_command_parse(const uint8_t *body, size_t length, const char **ret_words, size_t *ret_length)
+{
+	struct cursor c = {body, body + length, false};
+	bool is_cut = take_number(&c) != 0;
+	struct text words = take_bytes(&c);
+
+	*ret_words = words.bytes;
+	*ret_length = is_cut || !words.length || words.bytes[words.length - 1] ? 0 : words.length;
+	return !c.is_bad && words.length <= GP_RECORD_COMMAND_MAX;
+}

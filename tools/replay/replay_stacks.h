@@ -52,5 +52,11 @@ struct replay_stacks {
 bool replay_stacks_add(struct replay_stacks *stacks, enum gp_record_kind kind, const uint8_t *body, size_t length);
 void replay_stacks_deinit(struct replay_stacks *stacks);
 
+/*
+ * Finds the arguments in the body of a COMMAND record: length bytes, at most GP_RECORD_COMMAND_MAX, the last of which is
+ * 0. The length is 0 if the recording has only a part of them. Returns false if the record is invalid.
+ */
+bool replay_command_parse(const uint8_t *body, size_t length, const char **ret_words, size_t *ret_length);
+
 /* Returns a stack by its number, or NULL if it is not defined. */
 const struct replay_stack *replay_stack_find(const struct replay_stacks *stacks, uint64_t number);

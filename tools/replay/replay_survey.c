@@ -146,6 +146,7 @@ int replay_survey(struct replay_file *file, struct replay_contents *contents, ch
 	struct survey s = {.contents = contents};
 	struct replay_event event;
 	bool is_refused = false;
+	const char *command;
 	int r;
 
 	*contents = (struct replay_contents){.is_text = replay_is_text(file)};
@@ -159,6 +160,8 @@ int replay_survey(struct replay_file *file, struct replay_contents *contents, ch
 		break;
 	}
 	contents->is_cut = replay_is_cut(file);
+	command = replay_command_of(file, &contents->command_length);
+	memcpy(contents->command, command, contents->command_length);
 	if (r < 0 && !is_refused && !contents->is_text && contents->n_allocs) {
 		replay_end_here(file);
 		strcpy(contents->damage, error);

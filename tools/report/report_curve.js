@@ -7,7 +7,7 @@ const curve = {from: 0, to: facts.duration_ns || 1, cursor: facts.duration_ns ||
 // A process may have figures of memory of which it holds no segment now.
 for (const {number, name} of facts.figures)
 	if (!facts.memories.some(m => m.number === number))
-		facts.memories.push({number, name, peak_used_bytes: 0, peak_reserved_bytes: 0, samples: []});
+		facts.memories.push({number, name, peak_used_bytes: 0, peak_total_bytes: 0, samples: []});
 let memory = facts.memories[0];
 
 // Writes a text with an outline, so that it can be read on any background.
@@ -66,7 +66,7 @@ function fillSteps(context, samples, pick, x, y, width, floor) {
 
 // The limit belongs to the scale of the curve, unless it is so high that the curve would be flat below it.
 function mostBytes() {
-	const most = Math.max(1, memory.peak_used_bytes, memory.peak_reserved_bytes);
+	const most = Math.max(1, memory.peak_used_bytes, memory.peak_total_bytes);
 	const limits = (memory.limits || []).map(limit => limit[1]).filter(bytes => bytes !== null && bytes <= 3 * most);
 	return Math.max(most, ...limits);
 }
@@ -127,7 +127,7 @@ function drawCurve() {
 	context.textAlign = 'right';
 	context.fillText(timeText(curve.to), width - 4, height - 4);
 	$('curve').ariaLabel = `${memory.name}: at most ${bytesText(memory.peak_used_bytes)} used, ` +
-		`${bytesText(memory.peak_reserved_bytes)} total, ${memory.samples.length} points` +
+		`${bytesText(memory.peak_total_bytes)} total, ${memory.samples.length} points` +
 		limitText(memory.limits);
 }
 

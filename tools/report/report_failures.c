@@ -91,8 +91,8 @@ static void explain_idle(char text[static CAUSE_MAX], uint64_t idle, uint64_t la
 static void explain_limit(char text[static CAUSE_MAX], const struct history_memory *m, uint64_t asked, uint64_t largest)
 {
 	uint64_t limit = m->limit_bytes, held = gp_min(m->used_bytes + m->unpooled_bytes, limit);
-	uint64_t taken = gp_min(m->reserved_bytes + m->unpooled_bytes, limit);
-	uint64_t idle = m->reserved_bytes - gp_min(m->used_bytes, m->reserved_bytes);
+	uint64_t taken = gp_min(m->total_bytes + m->unpooled_bytes, limit);
+	uint64_t idle = m->total_bytes - gp_min(m->used_bytes, m->total_bytes);
 	uint64_t reach = limit - taken + idle, permille = held / gp_max(limit / 1000, 1);
 	char one[STAT_TEXT_MAX], other[STAT_TEXT_MAX];
 
@@ -137,7 +137,7 @@ static void describe(char text[static CAUSE_MAX], const struct history_memory *m
 	char used[STAT_TEXT_MAX], idle[STAT_TEXT_MAX], unpooled[STAT_TEXT_MAX], limit[STAT_TEXT_MAX] = "none";
 
 	stat_bytes(used, m->used_bytes);
-	stat_bytes(idle, m->reserved_bytes - gp_min(m->used_bytes, m->reserved_bytes));
+	stat_bytes(idle, m->total_bytes - gp_min(m->used_bytes, m->total_bytes));
 	stat_bytes(unpooled, m->unpooled_bytes);
 	if (m->limit_bytes <= INT64_MAX)
 		stat_bytes(limit, m->limit_bytes);

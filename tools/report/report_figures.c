@@ -48,7 +48,7 @@ void report_figures_take(struct report_figures *figures, const struct history *h
 	const struct history_memory *m = &h->memories[event->memory];
 
 	figure->peak_used_bytes = gp_max(figure->peak_used_bytes, m->used_bytes);
-	figure->peak_reserved_bytes = gp_max(figure->peak_reserved_bytes, m->reserved_bytes);
+	figure->peak_total_bytes = gp_max(figure->peak_total_bytes, m->total_bytes);
 	if (event->kind == HISTORY_BLOCK_NEW || event->kind == HISTORY_REFUSED)
 		count_allocation(figures, event);
 	else if (event->kind == HISTORY_DENIED || (event->kind == HISTORY_SEGMENT_NEW && !event->is_own))
@@ -99,7 +99,7 @@ void report_figures_add(json_t *facts, json_t *memory, const struct report_figur
 	set(entry, "failed", figure->n_failed);
 	if (!has_driver)
 		return;
-	set(entry, "peak_reserved_bytes", figure->peak_reserved_bytes);
+	set(entry, "peak_total_bytes", figure->peak_total_bytes);
 	set(entry, "hits", figure->hits);
 	set(entry, "driver_allocs", h->memories[number].n_driver_allocs);
 	set(entry, "driver_frees", h->memories[number].n_driver_frees);
@@ -113,7 +113,7 @@ void report_figures_add_counters(json_t *facts, const json_t *counters, unsigned
 {
 	static const char *const members[][2] = {
 		{"peak_used_bytes", "peak_used_bytes"},
-		{"peak_reserved_bytes", "peak_total_bytes"},
+		{"peak_total_bytes", "peak_total_bytes"},
 		{"hits", "hits"},
 		{"driver_allocs", "driver_allocs"},
 		{"driver_frees", "driver_frees"},

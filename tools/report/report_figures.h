@@ -16,7 +16,7 @@ enum { REPORT_LIMITS_MAX = 1000 };
 
 struct report_figures {
 	struct report_figure {
-		uint64_t peak_used_bytes, peak_reserved_bytes;
+		uint64_t peak_used_bytes, peak_total_bytes;
 		uint64_t hits, misses, n_failed;
 		json_t *limits; /* [time, bytes or null] for each change; NULL: there is none yet */
 		uint64_t n_limits;

@@ -20,15 +20,15 @@ const shareText = (part, all) => (Math.floor(1000 * part / all) / 10).toFixed(1)
 
 function addDriverFigures(f) {
 	const calls = f.driver_allocs + f.driver_frees + (f.driver_moves || 0);
-	addFigure('Peak taken', bytesText(f.peak_reserved_bytes), 'from the driver' +
-		(f.peak_used_bytes ? `, ${(f.peak_reserved_bytes / f.peak_used_bytes).toFixed(2)} times the used` : ''));
+	addFigure('Peak taken', bytesText(f.peak_total_bytes), 'from the driver' +
+		(f.peak_used_bytes ? `, ${(f.peak_total_bytes / f.peak_used_bytes).toFixed(2)} times the used` : ''));
 	addFigure('Hit rate', f.allocs ? shareText(f.hits, f.allocs) : '-',
 		`${numberText(f.hits)} of ${numberText(f.allocs)} allocations`);
 	addFigure('Driver calls', numberText(calls), `${numberText(f.driver_allocs)} took memory, ` +
 		`${numberText(f.driver_frees)} returned` + (f.driver_moves ? `, ${numberText(f.driver_moves)} moved` : ''));
 	addFigure('Limit', f.limit_bytes === null ? 'none' : bytesText(f.limit_bytes),
 		f.limit_changes ? `changed ${numberText(f.limit_changes)} time${f.limit_changes === 1 ? '' : 's'}` :
-			f.limit_bytes ? `${shareText(f.peak_reserved_bytes, f.limit_bytes)} of it was taken` : 'no limit is set');
+			f.limit_bytes ? `${shareText(f.peak_total_bytes, f.limit_bytes)} of it was taken` : 'no limit is set');
 }
 
 // Shows the figures of the chosen memory.

@@ -39,7 +39,7 @@ json_t *report_memory(unsigned number)
 
 	return stat_alloc(
 		json_pack("{s:i, s:s, s:I, s:I, s:[]}", "number", (int)number, "name", report_memory_name(name, number),
-			"peak_used_bytes", (json_int_t)0, "peak_reserved_bytes", (json_int_t)0, "samples"));
+			"peak_used_bytes", (json_int_t)0, "peak_total_bytes", (json_int_t)0, "samples"));
 }
 
 static bool has_address(const struct history_event *event)
@@ -114,7 +114,7 @@ static json_t *make_samples(const struct samples_memory *m)
 	for (size_t i = 0; i < m->n; i++)
 		json_array_append_new(
 			list, stat_alloc(json_pack("[I, I, I]", (json_int_t)m->list[i].ns,
-				      (json_int_t)m->list[i].used_bytes, (json_int_t)m->list[i].reserved_bytes)));
+				      (json_int_t)m->list[i].used_bytes, (json_int_t)m->list[i].total_bytes)));
 	return list;
 }
 
@@ -130,8 +130,8 @@ static void add_memories(json_t *facts, const struct first_walk *w, const struct
 		memory = report_memory(i);
 		json_object_set_new(
 			memory, "peak_used_bytes", json_integer((json_int_t)w->figures.memories[i].peak_used_bytes));
-		json_object_set_new(memory, "peak_reserved_bytes",
-			json_integer((json_int_t)w->figures.memories[i].peak_reserved_bytes));
+		json_object_set_new(memory, "peak_total_bytes",
+			json_integer((json_int_t)w->figures.memories[i].peak_total_bytes));
 		json_object_set_new(memory, "samples", make_samples(&w->samples.memories[i]));
 		report_figures_add(facts, memory, &w->figures, h, i, !h->is_text);
 		json_array_append_new(list, memory);

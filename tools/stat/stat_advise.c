@@ -8,7 +8,6 @@
 
 #include "stat_commands.h"
 
-#include <ctype.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -20,6 +19,7 @@
 #include "tools/convert/stat_source.h"
 #include "tools/replay/replay_advise.h"
 #include "tools/text/stat_number.h"
+#include "tools/text/stat_shell.h"
 #include "tools/text/stat_text.h"
 
 enum { COMMAND_MAX = 1024, LINE_SIZE = COMMAND_MAX + 128 };
@@ -82,46 +82,10 @@ static uint64_t limit_mib(uint64_t peak_total)
 	return peak_total / MIB + (peak_total % MIB != 0);
 }
 
-static bool append(char *text, size_t size, const char *more)
-{
-	size_t used = strlen(text), n = strlen(more);
-
-	if (used + n >= size)
-		return false;
-	memcpy(text + used, more, n + 1);
-	return true;
-}
-
-static bool is_plain(const char *word)
-{
-	for (const char *at = word; *at; at++)
-		if (!isalnum((unsigned char)*at) && !strchr("_@%+=:,./-", *at))
-			return false;
-	return *word;
-}
-
-/* Appends a word as a shell reads it. Returns false if it is too long, or has characters that cannot be shown. */
-static bool append_word(char *text, size_t size, const char *word)
-{
-	char one[2] = "";
-	bool fits;
-
-	if (is_plain(word))
-		return append(text, size, word);
-	fits = append(text, size, "'");
-	for (const char *at = word; *at && fits; at++) {
-		one[0] = *at;
-		fits = (unsigned char)*at >= ' ' && (unsigned char)*at < 127 &&
-		       append(text, size, *at == '\'' ? "'\\''" : one);
-	}
-	return fits && append(text, size, "'");
-}
-
 /* Writes the command line of a process as it can be pasted into a shell, or "COMMAND". */
 static void write_command(char text[static COMMAND_MAX], pid_t pid)
 {
 	char path[32], words[COMMAND_MAX];
-	bool fits = true;
 	FILE *file;
 	size_t n;
 
@@ -130,13 +94,7 @@ static void write_command(char text[static COMMAND_MAX], pid_t pid)
 	n = file ? fread(words, 1, sizeof(words), file) : 0;
 	if (file)
 		fclose(file);
-	text[0] = '\0';
-	if (!n || n == sizeof(words) || words[n - 1])
-		fits = false;
-	for (size_t at = 0; at < n && fits; at += strlen(words + at) + 1)
-		fits = (!at || append(text, COMMAND_MAX, " ")) && append_word(text, COMMAND_MAX, words + at);
-	if (!fits)
-		strcpy(text, "COMMAND");
+	stat_shell_command(text, COMMAND_MAX, words, n < sizeof(words) ? n : 0);
 }
 
 static void show_device(const struct device *d)
@@ -199,7 +157,7 @@ struct process {
 static void name_pool(char option[static STAT_TEXT_MAX], const char *pool)
 {
 	option[0] = '\0';
-	if (strcmp(pool, "split") != 0 && is_plain(pool) && strlen(pool) < STAT_TEXT_MAX / 2)
+	if (strcmp(pool, "split") != 0 && stat_shell_is_plain(pool) && strlen(pool) < STAT_TEXT_MAX / 2)
 		snprintf(option, STAT_TEXT_MAX, " --pool=%s", pool);
 }
 
