@@ -38,8 +38,8 @@ enum {
 	GP_RECORD_KIND_MASK = 31,
 	GP_RECORD_LONG = 31,
 	GP_RECORD_FIELDS_MAX = 15,
-	GP_RECORD_VARINT_MAX = 10, /* bytes */
-	GP_RECORD_BODY_MAX = 2048, /* bytes */
+	GP_RECORD_VARINT_MAX = 10,    /* bytes */
+	GP_RECORD_BODY_MAX = 2048,    /* bytes */
 	GP_RECORD_COMMAND_MAX = 1536, /* bytes of a command line */
 };
 

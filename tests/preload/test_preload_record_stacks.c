@@ -112,6 +112,14 @@ START_TEST(a_recording_without_stacks_has_a_title_of_its_own)
 }
 END_TEST
 
+START_TEST(a_recording_has_the_command_line_of_its_process)
+{
+	record("app_sites", "leaks", _i ? "GPUPOOL_STACKS=1" : NULL);
+	check_in(says("replay --pool=split rec"), "\n    gpupool-run --pool=split ");
+	check_in(answer, "app_sites leaks\n");
+}
+END_TEST
+
 START_TEST(each_distinct_stack_is_written_once)
 {
 	struct stat once, often;
@@ -273,6 +281,7 @@ static void add(TCase *tc)
 {
 	tcase_add_test(tc, a_recording_shows_after_its_process_which_code_held_memory_at_the_peak);
 	tcase_add_test(tc, a_recording_without_stacks_has_a_title_of_its_own);
+	tcase_add_loop_test(tc, a_recording_has_the_command_line_of_its_process, 0, 2);
 	tcase_add_test(tc, each_distinct_stack_is_written_once);
 	tcase_add_test(tc, blocks_that_are_not_sampled_are_held_without_a_stack);
 	tcase_add_test(tc, a_recording_does_not_change_which_blocks_have_a_stack);

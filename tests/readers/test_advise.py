@@ -83,7 +83,8 @@ def command_of(path):
     assert len(words) == 1, lines
     found = words.pop()
     assert found[0] == "gpupool-run", lines
-    assert readers.stat(STAT, "advise", path).decode().count(" ".join(map(shlex.quote, found[1:]))) == 1
+    shown = [line for line in readers.stat(STAT, "advise", path).decode().splitlines() if line.startswith("    gpupool-run ")]
+    assert [shlex.split(line)[-len(found) + 1:] for line in shown] == [list(found[1:])], shown
     return list(found[1:])
 
 

@@ -632,7 +632,7 @@ static const struct {
 } bad_files[] = {
 	{"", "it is empty"},
 	{"gpupool-reco", "it ends before its first record"},
-	{"gpupool-recording 3\n", "a newer gpupool recorded it; read it with the gpupool-stat of that version"},
+	{"gpupool-recording 4\n", "a newer gpupool recorded it; read it with the gpupool-stat of that version"},
 	{"gpupool-recording 2\n", "there is no allocation in it"},
 	{"hello\n", "it is neither a recording nor a trace"},
 	{"f 1000\n", "there is no allocation in it"},

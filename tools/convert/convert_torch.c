@@ -132,9 +132,8 @@ static void add_event(void *arg, const struct history *h, const struct history_e
 		return;
 	*e = *event;
 	if (event->kind == HISTORY_REFUSED)
-		e->bytes = memory->capacity_bytes > memory->total_bytes
-				   ? memory->capacity_bytes - memory->total_bytes
-				   : 0;
+		e->bytes =
+			memory->capacity_bytes > memory->total_bytes ? memory->capacity_bytes - memory->total_bytes : 0;
 	if (event->memory >= t->n_devices)
 		t->n_devices = event->memory + 1;
 	t->n++;

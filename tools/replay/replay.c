@@ -105,8 +105,7 @@ static void show(const struct stat_options *options, struct replay_file *file, c
 	const struct replay_result *results, size_t n, struct replay_causes *causes)
 {
 	if (causes)
-		replay_fragments_name(
-			&causes->sites, &causes->fragments, file, &each->contents, options->is_json);
+		replay_fragments_name(&causes->sites, &causes->fragments, file, &each->contents, options->is_json);
 	if (options->is_json)
 		replay_show_json(&each->contents, results, n, causes);
 	else
@@ -129,9 +128,8 @@ static enum stat_exit run(
 
 	if (!each->contents.n_allocs)
 		return fail(options->file, "there is no allocation in it");
-	if (replay_jobs_run(&jobs, error) ||
-		find_causes(&causes, &has_causes, path, file, each, &results[each->is_each ? each->contents.kind : 0],
-			error))
+	if (replay_jobs_run(&jobs, error) || find_causes(&causes, &has_causes, path, file, each,
+						     &results[each->is_each ? each->contents.kind : 0], error))
 		return fail(options->file, error);
 	show(options, file, each, results, n, has_causes ? &causes : NULL);
 	return replay_survey_end(options->file, &each->contents);

@@ -153,9 +153,8 @@ void replay_advise_show_json(const struct replay_contents *contents, const struc
 			json_array_append_new(limits, make_try(&advice->limits[i]));
 	json_object_set_new(object, "pools", kinds);
 	json_object_set_new(object, "limits", limits);
-	json_object_set_new(
-		object, "fragmentation", advice->has_fragments ? replay_fragments_json(&advice->fragments, &advice->sites)
-						      : json_null());
+	json_object_set_new(object, "fragmentation",
+		advice->has_fragments ? replay_fragments_json(&advice->fragments, &advice->sites) : json_null());
 	json_object_set_new(object, "advice", replay_conclusion_json(contents, &advice->conclusion));
 	stat_report_print(object);
 	json_decref(object);

@@ -19,7 +19,8 @@ struct replay_state {
 	struct replay_map caches; /* thread caches by replay_cache_key(); addr: pointer to the cache */
 	struct replay_map
 		live; /* blocks by recorded address; addr: the address in the replay, bytes: share of live_bytes */
-	struct replay_map origins;    /* if the settings ask for it: by address, bytes: requested, addr: thread, with the stack */
+	struct replay_map
+		origins; /* if the settings ask for it: by address, bytes: requested, addr: thread, with the stack */
 	uint64_t live_bytes;          /* of device memory, as requested */
 	uint64_t n_answers;           /* recorded answers that are queued, of all pools */
 	struct replay_pool *answered; /* list of pools with queued answers; some may have none left */

@@ -25,8 +25,8 @@ void replay_show_fragments(enum gp_kind kind, const struct replay_contents *cont
 	stat_bytes(a, f->unused_bytes);
 	stat_bytes(b, f->taken_bytes);
 	stat_bytes(c, f->largest_unused_bytes);
-	printf("\nat the peak of %s %s of %s are not used; the largest unused block has %s\n",
-		gp_kind_name(kind), a, b, c);
+	printf("\nat the peak of %s %s of %s are not used; the largest unused block has %s\n", gp_kind_name(kind), a, b,
+		c);
 	if (!f->n)
 		return;
 	table = stat_table_new(headings, LENGTH(headings));

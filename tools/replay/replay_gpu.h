@@ -25,7 +25,7 @@ struct replay_memory {
 	struct gp_budget budget;
 	uint64_t unpooled_bytes;
 	uint64_t room_bytes;        /* the most that the driver can give, as far as the recording shows */
-	uint64_t total_bytes;    /* by the replay */
+	uint64_t total_bytes;       /* by the replay */
 	uint64_t recorded_bytes;    /* by the recorded process at this point */
 	uint64_t peak_bytes;        /* the most that was charged for pools */
 	uint64_t peak_position;     /* the event at which it was */

@@ -86,8 +86,8 @@ static void show_kinds(const struct replay_contents *c, const struct replay_resu
 	struct stat_table *table = stat_table_new(headings, LENGTH(headings));
 
 	for (size_t i = 0; i < n; i++)
-		add_kind(table, gp_kind_name(results[i].settings.kind), &results[i].device,
-			results[i].peak_total_bytes, c->peak_live_bytes);
+		add_kind(table, gp_kind_name(results[i].settings.kind), &results[i].device, results[i].peak_total_bytes,
+			c->peak_live_bytes);
 	/* Pinned memory has two pool types, none and binned: the first and the last result show both. */
 	for (size_t i = 0; i < n && c->peak_live_pinned_bytes; i++)
 		if (i == 0 || i == n - 1)

@@ -27,8 +27,7 @@ void replay_show_json(const struct replay_contents *contents, const struct repla
 /* Prints the fragmentation at the peak of a pool type, and returns it as an object. */
 void replay_show_fragments(enum gp_kind kind, const struct replay_contents *contents,
 	const struct replay_fragments *fragments, const struct replay_fragment_sites *sites);
-json_t *replay_fragments_json(
-	const struct replay_fragments *fragments, const struct replay_fragment_sites *sites);
+json_t *replay_fragments_json(const struct replay_fragments *fragments, const struct replay_fragment_sites *sites);
 
 /* Returns "auto", "ordered" or "completed". */
 const char *replay_reuse_name(enum replay_reuse reuse);

@@ -19,8 +19,8 @@ struct replay_contents {
 	uint64_t peak_live_pinned_bytes;
 	uint64_t pid, start_s; /* 0 where unknown */
 	uint32_t n_threads, n_pools;
-	enum gp_kind kind;             /* of the first pool of device memory */
-	bool is_text, is_cut, is_exit; /* is_text: a trace; is_exit: the process ended in order */
+	enum gp_kind kind;                   /* of the first pool of device memory */
+	bool is_text, is_cut, is_exit;       /* is_text: a trace; is_exit: the process ended in order */
 	char command[GP_RECORD_COMMAND_MAX]; /* the arguments, as of replay_command_of() */
 	size_t command_length;
 	char damage[REPLAY_ERROR_MAX]; /* where and how a recording is damaged, or empty */

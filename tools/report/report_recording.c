@@ -130,8 +130,8 @@ static void add_memories(json_t *facts, const struct first_walk *w, const struct
 		memory = report_memory(i);
 		json_object_set_new(
 			memory, "peak_used_bytes", json_integer((json_int_t)w->figures.memories[i].peak_used_bytes));
-		json_object_set_new(memory, "peak_total_bytes",
-			json_integer((json_int_t)w->figures.memories[i].peak_total_bytes));
+		json_object_set_new(
+			memory, "peak_total_bytes", json_integer((json_int_t)w->figures.memories[i].peak_total_bytes));
 		json_object_set_new(memory, "samples", make_samples(&w->samples.memories[i]));
 		report_figures_add(facts, memory, &w->figures, h, i, !h->is_text);
 		json_array_append_new(list, memory);
