@@ -96,7 +96,7 @@ def frameworks():
 
 
 def missing(framework):
-    """What this machine lacks for the framework, or None."""
+    """Returns what this machine lacks for the framework, or None."""
     for module in framework.modules:
         if not importlib.util.find_spec(module):
             return f"the Python package {module}"
@@ -167,6 +167,23 @@ def kill_group(process):
         os.killpg(process.pid, signal.SIGKILL)
 
 
+def observe(process, directory, log, start, seconds):
+    """The result of a program that has been started, and (hits, misses). Then lets the program finish."""
+    watchdog = threading.Timer(seconds, kill_group, [process])
+    watchdog.start()
+    try:
+        found = read_result(process.stdout)
+        pair = counts(directory)
+        process.communicate("\n", timeout=END_SECONDS)
+        return found, pair
+    except programs.Trouble as trouble:
+        is_late = not watchdog.is_alive()
+        raise programs.Trouble(f"no result within {seconds:.0f} s" if is_late else last_words(log, start)) from trouble
+    finally:
+        watchdog.cancel()
+        kill_group(process)
+
+
 def run_once(command, environment, log, seconds):
     """Runs the program until it waits, observes it, and lets it finish."""
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -174,24 +191,11 @@ def run_once(command, environment, log, seconds):
         err.write(f"\n$ {shlex.join(map(str, command))}\n")
         err.flush()
         start = err.tell()
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=err, text=True,
-                                   env={**environment, "GPUPOOL_RUNTIME_DIR": directory}, start_new_session=True)
-        watchdog = threading.Timer(seconds, kill_group, [process])
-        watchdog.start()
-        try:
-            found = read_result(process.stdout)
-            hits, misses = counts(directory)
-            process.communicate("\n", timeout=END_SECONDS)
-            status = process.returncode
-        except programs.Trouble as trouble:
-            raise programs.Trouble(f"no result within {seconds:.0f} s" if not watchdog.is_alive() else
-                                   last_words(log, start)) from trouble
-        finally:
-            watchdog.cancel()
-            kill_group(process)
-            process.wait()
-    if status:
-        raise programs.Trouble(f"exit status {status}: {last_words(log, start)}")
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=err, text=True,
+                              env={**environment, "GPUPOOL_RUNTIME_DIR": directory}, start_new_session=True) as process:
+            found, (hits, misses) = observe(process, directory, log, start, seconds)
+    if process.returncode:
+        raise programs.Trouble(f"exit status {process.returncode}: {last_words(log, start)}")
     with log.open("a") as file:
         file.write(f"{json.dumps(found)}\n")
     return Outcome(statistics.median(found["ms"]), found["answer"], memory.peak(), hits, misses, found)

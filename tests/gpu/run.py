@@ -28,6 +28,7 @@ import part_debug
 import part_demo
 import part_devices
 import part_documents
+import part_frameworks
 import part_ipc
 import part_lives
 import part_patterns
@@ -60,6 +61,7 @@ PARTS = {
     "backends": part_backends,
     "regions": part_regions,
     "tools": part_tools,
+    "frameworks": part_frameworks,
 }
 
 SKIPPED = 77

@@ -26,6 +26,7 @@ import part_contexts
 import part_debug
 import part_devices
 import part_documents
+import part_frameworks
 import part_regions
 import part_patterns
 import part_python
@@ -512,6 +513,101 @@ class PythonTest(WithOut):
     def test_a_run_that_failed_passes_no_bar(self):
         part_python.judge(self.results, part_python.WORKS[0], {})
         self.assertIn("torch: time of a step, gpupool over own pool", self.bad())
+
+
+class FrameworksTest(WithOut):
+    def outcome(self, answer="7", hits=9):
+        return part_frameworks.Outcome(2.0, answer, 5 << 20, hits, 1, {"ms": [2.0], "answer": answer, "kept": 3})
+
+    def play(self, start, seconds=60, **more):
+        framework = part_frameworks.Framework("Any", ["/bin/any"], 2, **more)
+        runs = part_frameworks.Runs(self.results, framework, start)
+        part_frameworks.collect([runs], 1.0, part_frameworks.Clock(seconds))
+        part_frameworks.judge(self.results, framework, runs.outcomes)
+        return {row["name"]: row.get("value") for row in results.load(self.out, ["streams"])}
+
+    def test_each_way_has_its_command(self):
+        framework = part_frameworks.Framework("Any", ["/a"], 1, off_words=["/b", "x"])
+        commands = {way.name: part_frameworks.command_of(framework, way, "run", "/lib") for way in part_frameworks.WAYS}
+        self.assertEqual(commands, {
+            "raw": ["/a"],
+            "split below": ["run", "--summary", "--pool=split", "--library=/lib", "/a"],
+            "vmm below": ["run", "--summary", "--pool=vmm", "--library=/lib", "/a"],
+            "split": ["run", "--summary", "--pool=split", "--library=/lib", "--own-pools=off", "/b", "x"],
+            "vmm": ["run", "--summary", "--pool=vmm", "--library=/lib", "--own-pools=off", "/b", "x"],
+            "cudaMalloc": ["run", "-q", "--enable=off", "--library=/lib", "--own-pools=off", "/b", "x"],
+        })
+
+    def test_equal_answers_of_all_ways_pass(self):
+        ways = []
+
+        def start(framework, way, seconds):
+            del framework, seconds
+            ways.append(way.name)
+            return self.outcome()
+
+        rows = self.play(start)
+        names = [way.name for way in part_frameworks.WAYS]
+        self.assertEqual(ways, [*names, *(name for name in names if name != "cudaMalloc")])
+        self.assertEqual(self.bad(), [])
+        self.assertEqual((rows["vmm | Any runs"], rows["vmm | Any time relative to raw"]), (2, 1.0))
+        self.assertEqual((rows["vmm | Any peak on the device MiB"], rows["vmm | Any allocations served"]), (5, 10))
+        self.assertEqual(rows["vmm | Any kept"], 3)
+
+    def test_another_answer_and_an_absent_gpupool_fail(self):
+        self.play(lambda framework, way, seconds: self.outcome("8" if way.name == "vmm" else "7"))
+        self.assertEqual(self.bad(), ["Any: the same answer in every way"])
+        self.play(lambda framework, way, seconds: self.outcome(hits=None))
+        self.assertIn("Any, split: gpupool was there", self.bad())
+
+    def test_a_failed_way_runs_once_and_fails_unless_it_may(self):
+        def start(framework, way, seconds):
+            del framework, seconds
+            if way.name == "split":
+                raise programs.Trouble("CUDA error")
+            return self.outcome()
+
+        rows = self.play(start, may_fail=("split",))
+        self.assertEqual(self.bad(), [])
+        self.assertEqual(rows["Any, split: run 1 failed"], "CUDA error")
+        rows = self.play(start)
+        self.assertEqual(self.bad(), ["Any, split: run 1"])
+        self.assertNotIn("split | Any runs", rows)
+
+    def test_ways_for_which_there_is_no_time_are_named(self):
+        rows = self.play(lambda *_: self.outcome(), seconds=0)
+        self.assertEqual(rows["vmm | Any runs"], "no time")
+        self.assertEqual(self.bad(), ["Any: the same answer in every way"])
+
+    def test_a_framework_that_is_not_there_is_named_and_passes_nothing(self):
+        absent = [part_frameworks.Framework("A", [sys.executable], 1, ("no_such_module",)),
+                  part_frameworks.Framework("B", [str(self.out / "no_such_program")], 1)]
+        with mock.patch("programs.preload_library", return_value="/lib"), \
+                mock.patch("part_frameworks.find_gpupool_run", return_value="run"):
+            part_frameworks.run(self.results, self.out, types.SimpleNamespace(scale=1.0), lambda: absent)
+        rows = results.load(self.out, ["streams"])
+        self.assertEqual([row["name"] for row in rows], [
+            "A: not there: this machine lacks the Python package no_such_module",
+            "B: not there: this machine lacks no_such_program",
+        ])
+        self.assertEqual({row["type"] for row in rows}, {"note"})
+
+    def run_python(self, text, seconds=60):
+        log = self.out / "log.txt"
+        return part_frameworks.run_once([sys.executable, "-c", text], part_frameworks.base_environment(self.out), log, seconds)
+
+    def test_a_program_waits_until_it_has_been_observed(self):
+        text = "print('starting', flush=True); print('{\"ms\": [3, 1, 2], \"answer\": \"7\"}', flush=True); input()"
+        outcome = self.run_python(text)
+        self.assertEqual((outcome.ms, outcome.answer, outcome.hits), (2, "7", None))
+
+    def test_a_program_that_fails_or_hangs_is_reported_with_its_last_error(self):
+        with self.assertRaisesRegex(programs.Trouble, "^ValueError: of the program$"):
+            self.run_python("raise ValueError('of the program')")
+        with self.assertRaisesRegex(programs.Trouble, "^no result within 0 s$"):
+            self.run_python("import time; time.sleep(60)", 0.2)
+        with self.assertRaisesRegex(programs.Trouble, "^exit status 3: "):
+            self.run_python("print('{\"ms\": [1], \"answer\": \"7\"}', flush=True); raise SystemExit(3)")
 
 
 class SocketTest(unittest.TestCase):

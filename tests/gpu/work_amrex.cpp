@@ -39,7 +39,7 @@ static void apply_stencil(amrex::MultiFab &to, amrex::MultiFab const &from)
 
 		amrex::ParallelFor(it.validbox(), to.nComp(), [=] AMREX_GPU_DEVICE(int i, int j, int k, int n) {
 			b(i, j, k, n) = a(i - 1, j, k, n) + a(i + 1, j, k, n) + a(i, j - 1, k, n) + a(i, j + 1, k, n) +
-				a(i, j, k - 1, n) + a(i, j, k + 1, n) - 5 * a(i, j, k, n);
+					a(i, j, k - 1, n) + a(i, j, k + 1, n) - 5 * a(i, j, k, n);
 		});
 	}
 }

@@ -33,10 +33,12 @@ static int64_t run_step(int step)
 		numbers b("b", n / 2);
 		int64_t part;
 
-		Kokkos::parallel_for(n, KOKKOS_LAMBDA(size_t j) { a(j) = (int64_t)(j % 1009) * (step + i); });
-		Kokkos::parallel_for(n / 2, KOKKOS_LAMBDA(size_t j) { b(j) += a(2 * j) - a(2 * j + 1); });
+		Kokkos::parallel_for(
+			n, KOKKOS_LAMBDA(size_t j) { a(j) = (int64_t)(j % 1009) * (step + i); });
+		Kokkos::parallel_for(
+			n / 2, KOKKOS_LAMBDA(size_t j) { b(j) += a(2 * j) - a(2 * j + 1); });
 		Kokkos::parallel_reduce(
-			n / 2, KOKKOS_LAMBDA(size_t j, int64_t &total) { total += b(j) * (int64_t)(j % 7); }, part);
+			n / 2, KOKKOS_LAMBDA(size_t j, int64_t & total) { total += b(j) * (int64_t)(j % 7); }, part);
 		sum += part;
 		if (i % 3 == 0)
 			kept = a;

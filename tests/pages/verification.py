@@ -39,6 +39,7 @@ PARTS = {
     "ipc": "two GPUs: both or one process under gpupool, PyTorch's tensors between processes, NCCL by P2P/IPC",
     "streams": "random rounds across every pair of kinds of stream, ten configurations",
     "python": "PyTorch, CuPy and Numba, and what libraries submit",
+    "frameworks": "frameworks with their own pool on and off",
     "patterns": "loops of allocations and frees",
     "demo": "the program of `scripts/demo`",
 }

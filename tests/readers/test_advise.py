@@ -60,7 +60,7 @@ def the_call_sites_beside_unused_memory_are_named():
     assert "thread 0" not in text, text
 
 
-def blocks_of_a_recording_without_stacks_are_told_by_their_thread():
+def blocks_of_a_recording_without_stacks_are_shown_with_their_thread():
     path = fragmenting(False)
     assert advise(path)["fragmentation"]["groups"][0]["stack"] is None
     text = readers.stat(STAT, "advise", path).decode()
@@ -122,7 +122,7 @@ def a_command_without_its_last_byte_is_left_open():
 
 readers.main([
     the_call_sites_beside_unused_memory_are_named,
-    blocks_of_a_recording_without_stacks_are_told_by_their_thread,
+    blocks_of_a_recording_without_stacks_are_shown_with_their_thread,
     replay_names_the_call_sites_of_the_recorded_pool_type,
     the_line_to_paste_has_the_recorded_command,
     a_command_that_cannot_be_pasted_is_left_open,

@@ -53,8 +53,8 @@ bool replay_stacks_add(struct replay_stacks *stacks, enum gp_record_kind kind, c
 void replay_stacks_deinit(struct replay_stacks *stacks);
 
 /*
- * Finds the arguments in the body of a COMMAND record: length bytes, at most GP_RECORD_COMMAND_MAX, the last of which is
- * 0. The length is 0 if the recording has only a part of them. Returns false if the record is invalid.
+ * Finds the arguments in the body of a COMMAND record: length bytes, at most GP_RECORD_COMMAND_MAX. The last byte is 0.
+ * The length is 0 if the recording has only a part of them. Returns false if the record is invalid.
  */
 bool replay_command_parse(const uint8_t *body, size_t length, const char **ret_words, size_t *ret_length);
 

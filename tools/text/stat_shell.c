@@ -26,7 +26,7 @@ bool stat_shell_is_plain(const char *word)
 	return *word;
 }
 
-/* Appends a word in quotes if it needs them. Returns false if it is too long, or has characters that cannot be shown. */
+/* Appends a word, quoted if needed. Returns false if it is too long, or has characters that cannot be shown. */
 static bool append_word(char *text, size_t size, const char *word)
 {
 	char one[2] = "";
