@@ -51,7 +51,7 @@ static void check_sums(const struct history *h)
 			reserved[h->pools[s.pool].memory] += s.bytes;
 	for (unsigned i = 0; i < HISTORY_MEMORIES_MAX; i++) {
 		FUZZ_CHECK(used[i] == h->memories[i].used_bytes, "memory %u: wrong sum of used bytes", i);
-		FUZZ_CHECK(reserved[i] == h->memories[i].reserved_bytes, "memory %u: wrong sum of reserved bytes", i);
+		FUZZ_CHECK(reserved[i] == h->memories[i].total_bytes, "memory %u: wrong sum of reserved bytes", i);
 	}
 }
 

@@ -84,8 +84,8 @@ static int find_fragments(void *arg, size_t nth, struct replay_file *file, struc
 }
 
 /*
- * Finds the call sites that fragment the memory of a pool type, by another replay. *ret_is_found is false if the file has
- * no stacks, or no peak of device memory. Returns 0, or -1 with the reason in error.
+ * Finds the call sites that fragment the memory of a pool type, by another replay. *ret_is_found is false if the
+ * file has no stacks, or no peak of device memory. Returns 0, or -1 with the reason in error.
  */
 static int find_causes(struct replay_causes *causes, bool *ret_is_found, const char *path, struct replay_file *file,
 	const struct each *each, const struct replay_result *earlier, char error[static REPLAY_ERROR_MAX])
