@@ -25,13 +25,14 @@ import threading
 import time
 
 import ctl
+import memory_watch
 import programs
-from memory_watch import MemoryWatch
 
 PART_SECONDS = 235
 RUN_SECONDS = 60
 END_SECONDS = 20
 LEAST_SECONDS = 2
+IDLE_SECONDS, IDLE_BYTES = 5, 8 << 20
 MIB = 1 << 20
 FAILURES = (programs.Trouble, OSError, ValueError, subprocess.SubprocessError)
 
@@ -55,6 +56,14 @@ WAYS = [
     Way("cudaMalloc", None, True, False),
 ]
 BASE = "raw"
+HEADINGS = {
+    "raw": "without gpupool",
+    "split below": "on, above `split`",
+    "vmm below": "on, above `vmm`",
+    "split": "off, `split`",
+    "vmm": "off, `vmm`",
+    "cudaMalloc": "off, without gpupool",
+}
 
 
 @dataclasses.dataclass
@@ -187,7 +196,7 @@ def observe(process, directory, log, start, seconds):
 def run_once(command, environment, log, seconds):
     """Runs the program until it waits, observes it, and lets it finish."""
     log.parent.mkdir(parents=True, exist_ok=True)
-    with programs.private_dir() as directory, log.open("a") as err, MemoryWatch() as memory:
+    with programs.private_dir() as directory, log.open("a") as err, memory_watch.MemoryWatch() as memory:
         err.write(f"\n$ {shlex.join(map(str, command))}\n")
         err.flush()
         start = err.tell()
@@ -207,6 +216,23 @@ def base_environment(out):
     for variable in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
         environment[variable] = str(out / "frameworks" / "cache")
     return environment
+
+
+class Idle:
+    """Waits until the memory of the program before is free again, which can be later than its end."""
+
+    def __init__(self, reader, seconds=IDLE_SECONDS):
+        self.reader, self.seconds = reader, seconds
+        self.lowest = reader.read() if reader else None
+
+    def wait(self):
+        end = time.monotonic() + self.seconds
+        while self.reader:
+            now = self.reader.read()
+            self.lowest = min(self.lowest, now)
+            if now <= self.lowest + IDLE_BYTES or time.monotonic() > end:
+                break
+            time.sleep(0.02)
 
 
 class Clock:
@@ -229,6 +255,7 @@ class Runs:
         name = f"{self.framework.name}, {way.name}: run {nth + 1}"
         if way.name in self.framework.may_fail:
             self.results.note(f"{name} failed", str(error)[:300])
+            self.results.note(f"{way.name} | {self.framework.name} result", "fails")
         else:
             self.results.check(name, False, str(error)[:300])
 
@@ -303,10 +330,33 @@ def judge(results, framework, outcomes):
             results.check(f"{framework.name}, {way.name}: gpupool was there", all(served))
 
 
+def cell(notes, way, name):
+    """A way of a framework in a table: the time relative to the raw program, and the memory."""
+    found = {question: notes.get(f"{way} | {name} {question}") for question in ("time relative to raw", "peak on the device MiB")}
+    time_ratio, peak = found.values()
+    if not isinstance(time_ratio, (int, float)):
+        return notes.get(f"{way} | {name} result", "")
+    return f"{time_ratio:.2f}" + (f", {peak} MiB" if peak is not None else "")
+
+
+def table(rows):
+    """The head and the rows of a table with a line for each framework that ran."""
+    notes = {row["name"]: row["value"] for row in rows if row["type"] == "note"}
+    lines = []
+    for framework in frameworks():
+        runs = [notes.get(f"{way.name} | {framework.name} runs") for way in WAYS]
+        runs = [n for n in runs if isinstance(n, int) and n > 0]
+        if runs:
+            few, many = min(runs), max(runs)
+            lines.append([framework.name, *(cell(notes, way.name, framework.name) for way in WAYS),
+                          str(few) if few == many else f"{few} to {many}"])
+    return ["program", *(HEADINGS[way.name] for way in WAYS), "runs"], lines
+
+
 def find_runs(results, out, programs_of):
     """The runs of the frameworks that are there. The others are named."""
     library, gpupool_run, environment = programs.preload_library(), find_gpupool_run(), base_environment(out)
-    all_runs = []
+    idle, all_runs = Idle(memory_watch.find_reader()), []
     for framework in programs_of():
         lacking = missing(framework)
         if lacking:
@@ -315,6 +365,7 @@ def find_runs(results, out, programs_of):
         log = out / "frameworks" / f"{framework.name.lower()}.txt"
 
         def start(framework, way, seconds, log=log):
+            idle.wait()
             return run_once(command_of(framework, way, gpupool_run, library), environment, log, seconds)
 
         all_runs.append(Runs(results, framework, start))

@@ -145,6 +145,8 @@ def save(options, statuses):
             continue
         command = f"scripts/gpu-test --part {name}" + (f" --scale {options.scale:g}" if options.scale != 1 else "")
         document = {"runs": [result_file.describe_run(programs.ROOT, command)], "result": verification.result_words(rows)}
+        if hasattr(PARTS[name], "table"):
+            document["head"], document["rows"] = PARTS[name].table(rows)
         print(f"gpu-test: {result_file.save(options.save, name, document)}")
 
 

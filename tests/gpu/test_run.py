@@ -574,6 +574,21 @@ class FrameworksTest(WithOut):
         self.assertEqual(self.bad(), ["Any, split: run 1"])
         self.assertNotIn("split | Any runs", rows)
 
+    def test_a_table_has_a_line_for_each_framework_that_ran(self):
+        def start(framework, way, seconds):
+            del framework, seconds
+            if way.name == "split":
+                raise programs.Trouble("CUDA error")
+            return part_frameworks.Outcome(3.0 if way.name == "vmm" else 2.0, "7", 5 << 20, 1, 1, {})
+
+        self.play(start, may_fail=("split",))
+        there = [part_frameworks.Framework(name, ["/bin/any"], 2) for name in ("Other", "Any")]
+        with mock.patch("part_frameworks.frameworks", return_value=there):
+            head, rows = part_frameworks.table(results.load(self.out, ["streams"]))
+        self.assertEqual(head[:3], ["program", "without gpupool", "on, above `split`"])
+        self.assertEqual(rows, [["Any", "1.00, 5 MiB", "1.00, 5 MiB", "1.00, 5 MiB", "fails", "1.50, 5 MiB", "1.00, 5 MiB",
+                                 "1 to 2"]])
+
     def test_ways_for_which_there_is_no_time_are_named(self):
         rows = self.play(lambda *_: self.outcome(), seconds=0)
         self.assertEqual(rows["vmm | Any runs"], "no time")
@@ -591,6 +606,15 @@ class FrameworksTest(WithOut):
             "B: not there: this machine lacks no_such_program",
         ])
         self.assertEqual({row["type"] for row in rows}, {"note"})
+
+    def test_a_program_starts_when_the_memory_of_the_one_before_is_free(self):
+        values = [100 << 20, 900 << 20, 800 << 20, 90 << 20]
+        reader = types.SimpleNamespace(read=lambda: values.pop(0))
+        part_frameworks.Idle(reader).wait()
+        self.assertEqual(values, [])
+        stuck = iter([100 << 20])
+        part_frameworks.Idle(types.SimpleNamespace(read=lambda: next(stuck, 900 << 20)), 0).wait()
+        part_frameworks.Idle(None).wait()
 
     def run_python(self, text, seconds=60):
         log = self.out / "log.txt"

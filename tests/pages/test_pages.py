@@ -144,6 +144,18 @@ class Pages(unittest.TestCase):
         self.assertEqual(verification.result_words(rows), "1 of 2 checks; failed: second")
 
 
+    def test_a_table_stands_between_its_marks_and_nothing_else_changes(self):
+        document = {"head": ["a", "b"], "rows": [["1", "2"]]}
+        page = f"before\n{verification.TABLE_BEGIN}old\n{verification.TABLE_END}after\n"
+        wanted = page.replace("old\n", "\n| a | b |\n| --- | --- |\n| 1 | 2 |\n\n")
+        self.assertEqual(verification.with_table(page, document), wanted)
+        self.assertEqual(verification.with_table(wanted, document), wanted)
+        for lacking in (verification.TABLE_BEGIN, verification.TABLE_END):
+            with self.assertRaises(SystemExit) as caught:
+                verification.with_table(page.replace(lacking, ""), document)
+            self.assertIn(f"lacks the mark {lacking.strip()}", str(caught.exception))
+
+
 class Charts(unittest.TestCase):
     def check(self, svg):
         """The chart is XML, and every mark is inside of it."""

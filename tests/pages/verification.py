@@ -2,7 +2,8 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
 """
-Makes docs/verification.md of the result files in tests/gpu/results and of the table of folders in tests/README.md.
+Makes docs/verification.md of the result files in tests/gpu/results and of the table of folders in tests/README.md, and
+the table of docs/frameworks.md that stands between two marks.
 
 Usage: verification.py ROOT [--check]
 """
@@ -19,6 +20,8 @@ import result_file
 COMMAND = "scripts/gpu-test --report"
 PAGE = pathlib.Path("docs/verification.md")
 DATA = pathlib.Path("tests/gpu/results")
+TABLE_PAGE, TABLE_PART = pathlib.Path("docs/frameworks.md"), "frameworks"
+TABLE_BEGIN, TABLE_END = f"<!-- made by `{COMMAND}` -->\n", "<!-- end -->\n"
 SUITES = pathlib.Path("tests/README.md")
 HELP = ("sim", "apps", "demo", "pages")  # folders that the tests of other folders need
 
@@ -97,8 +100,18 @@ def suite_rows(root):
     return rows
 
 
+def with_table(text, document):
+    """The text of a page, with the table of a result file between the two marks."""
+    before, begin, rest = text.partition(TABLE_BEGIN)
+    _, end, after = rest.partition(TABLE_END)
+    if not begin or not end:
+        sys.exit(f"gpu-test: {TABLE_PAGE} lacks the mark {(TABLE_END if begin else TABLE_BEGIN).strip()}")
+    lines = result_file.table(document["head"], document["rows"])
+    return before + begin + "\n".join(["", *lines, ""]) + "\n" + end + after
+
+
 def files(root):
-    """{path: content} of the page."""
+    """{path: content} of the pages."""
     documents = result_file.load(root / DATA)
     unknown = sorted(set(documents) - set(PARTS))
     if unknown:
@@ -109,7 +122,11 @@ def files(root):
              *result_file.table(["folder", "content", "needs"], suite_rows(root)), "",
              "## Commands, dates, commits and machines", "",
              *result_file.table(result_file.RUN_HEAD, result_file.run_rows(documents)), "", OUTRO]
-    return {root / PAGE: "\n".join(lines)}
+    pages = {root / PAGE: "\n".join(lines)}
+    if TABLE_PART in documents:
+        page = root / TABLE_PAGE
+        pages[page] = with_table(page.read_text(), documents[TABLE_PART])
+    return pages
 
 
 def result_words(rows):
