@@ -54,10 +54,22 @@ def the_call_sites_beside_unused_memory_are_named():
     path = fragmenting(True)
     groups = advise(path)["fragmentation"]["groups"]
     assert groups[0]["stack"] == "keep (train.py:7) < main (train.py:99)", groups
-    assert groups[0]["requested_bytes"] == 3 * MIB
+    assert (groups[0]["requested_bytes"], groups[0]["n_blocks"], groups[0]["thread"]) == (3 * MIB, 20, None)
     text = readers.stat(STAT, "advise", path).decode()
     assert "keep (train.py:7) < main (train.py:99)\n" in text, text
     assert "thread 0" not in text, text
+
+
+def blocks_of_a_call_site_are_one_group_with_any_size_and_thread():
+    r = Recording(True).place(1, "keep", "/home/u/train.py", 7).stack(1, (PLACE, 1)).pool(0)
+    for i in range(40):
+        r.put("THREAD", i % 4).put("ALLOC", BASE + i * 8 * MIB, (2 + 2 * (i // 2 % 2)) * MIB, 0, 0, 1)
+    for i in range(0, 40, 2):
+        r.put("FREE", BASE + i * 8 * MIB, 0, 0)
+    r.put("ALLOC", BASE + 800 * MIB, 512 * MIB, 0, 0, 1)
+    groups = advise(r.save(os.path.join(FOLDER.name, "threads.rec")))["fragmentation"]["groups"]
+    assert len(groups) == 1 and groups[0]["n_blocks"] > 10, groups
+    assert 2 * MIB < groups[0]["requested_bytes"], groups
 
 
 def blocks_of_a_recording_without_stacks_are_shown_with_their_thread():
@@ -122,6 +134,7 @@ def a_command_without_its_last_byte_is_left_open():
 
 readers.main([
     the_call_sites_beside_unused_memory_are_named,
+    blocks_of_a_call_site_are_one_group_with_any_size_and_thread,
     blocks_of_a_recording_without_stacks_are_shown_with_their_thread,
     replay_names_the_call_sites_of_the_recorded_pool_type,
     the_line_to_paste_has_the_recorded_command,

@@ -36,6 +36,7 @@ static struct replay_fragment *add_block(struct walk *w, const struct gp_block_i
 	w->list[w->n] = (struct replay_fragment){.stack = origin ? origin->stack : 0,
 		.thread = origin ? (uint32_t)origin->addr : 0,
 		.bytes = info->size,
+		.all_bytes = info->size,
 		.n_blocks = 1};
 	return &w->list[w->n++];
 }
@@ -80,6 +81,8 @@ static int by_group(const void *a, const void *b)
 
 	if (one->stack != other->stack)
 		return one->stack < other->stack ? -1 : 1;
+	if (one->stack)
+		return 0;
 	if (one->thread != other->thread)
 		return one->thread < other->thread ? -1 : 1;
 	return (one->bytes > other->bytes) - (one->bytes < other->bytes);
@@ -105,6 +108,7 @@ static void group(struct walk *w)
 			continue;
 		if (n && by_group(&w->list[n - 1], &w->list[i]) == 0) {
 			w->list[n - 1].beside_bytes += w->list[i].beside_bytes;
+			w->list[n - 1].all_bytes += w->list[i].all_bytes;
 			w->list[n - 1].n_blocks++;
 		} else {
 			w->list[n++] = w->list[i];

@@ -5,7 +5,7 @@
 /*
  * Fragmentation at the moment when a pool has taken the most memory from the driver: free memory between blocks that
  * the program holds, which can neither serve a larger request nor go back. The blocks beside it are grouped by the
- * call site, the thread and the size of their allocations.
+ * call site of their allocations or, in a recording without stacks, by their thread and size.
  */
 
 #include "replay_run.h"
@@ -13,9 +13,10 @@
 enum { REPLAY_FRAGMENTS_MAX = 8 };
 
 struct replay_fragment {
-	uint32_t stack; /* number in replay_stacks_of(file); 0: unknown */
-	uint32_t thread;
-	uint64_t bytes; /* of each block, as requested */
+	uint32_t stack;     /* number in replay_stacks_of(file); 0: unknown */
+	uint32_t thread;    /* with a stack, of one of the blocks */
+	uint64_t bytes;     /* of each block, as requested; with a stack, of one of them */
+	uint64_t all_bytes; /* of all blocks, as requested */
 	uint64_t n_blocks;
 	uint64_t beside_bytes; /* free memory beside these blocks, shared with the blocks on its other side */
 };

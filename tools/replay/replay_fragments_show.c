@@ -18,7 +18,7 @@ static void name_group(
 void replay_show_fragments(enum gp_kind kind, const struct replay_contents *contents, const struct replay_fragments *f,
 	const struct replay_fragment_sites *sites)
 {
-	static const char *const headings[] = {">UNUSED BESIDE", ">BLOCKS", ">BYTES EACH", "<ALLOCATED BY"};
+	static const char *const headings[] = {">UNUSED BESIDE", ">BLOCKS", ">AVERAGE SIZE", "<ALLOCATED BY"};
 	char a[STAT_TEXT_MAX], b[STAT_TEXT_MAX], c[STAT_TEXT_MAX];
 	struct stat_table *table;
 
@@ -37,7 +37,7 @@ void replay_show_fragments(enum gp_kind kind, const struct replay_contents *cont
 
 		stat_bytes(cells[0], one->beside_bytes);
 		snprintf(cells[1], STAT_TEXT_MAX, "%" PRIu64, one->n_blocks);
-		stat_bytes(cells[2], one->bytes);
+		stat_bytes(cells[2], one->all_bytes / one->n_blocks);
 		name_group(cells[3], contents, one);
 		stat_table_add(table, row);
 	}
@@ -64,9 +64,9 @@ json_t *replay_fragments_json(const struct replay_fragments *f, const struct rep
 	for (size_t i = 0; i < f->n; i++) {
 		json_t *group = stat_alloc(json_object());
 
-		set(group, "thread", f->list[i].thread);
+		json_object_set_new(group, "thread", sites->list[i] ? json_null() : json_integer(f->list[i].thread));
 		json_object_set_new(group, "stack", sites->list[i] ? json_string(sites->list[i]) : json_null());
-		set(group, "requested_bytes", f->list[i].bytes);
+		set(group, "requested_bytes", f->list[i].all_bytes / f->list[i].n_blocks);
 		set(group, "n_blocks", f->list[i].n_blocks);
 		set(group, "unused_beside_bytes", f->list[i].beside_bytes);
 		json_array_append_new(groups, group);
