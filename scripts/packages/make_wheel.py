@@ -43,8 +43,7 @@ of CUDA, because gpupool hooks the driver.
     gpupool-run python train.py
     gpupool-stat top
 
-`gpupool-stat` has its libraries linked in (LICENSE.libraries) and lacks two features: functions and lines of call stacks
-(files and addresses are shown instead), and `gpupool-stat export` (`gpupool-stat metrics` prints the same figures).
+`gpupool-stat` has its libraries linked in (LICENSE.libraries), so that it needs nothing but glibc 2.28 or later.
 """
 
 WHEEL = """Wheel-Version: 1.0

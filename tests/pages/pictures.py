@@ -6,7 +6,11 @@
 Makes the screens in docs/pictures of real runs on the simulated GPU. Times and addresses differ between runs; all else
 is the same. Needs a C compiler, pyte, and for the picture of a report Chromium.
 
-Usage: pictures.py [--columns N] [--out DIR] BUILD [NAME...]
+Usage: pictures.py [--columns N] [--png] [--out DIR] BUILD [NAME...]
+
+Some pictures are made only if they are named, for a look at what no page shows: compare, advise, doctor, and readme, which
+is the first screen of README.md in a browser, light, dark and on a phone. --png makes bitmaps of the screens too, and a
+picture of a report on a phone.
 """
 
 import argparse
@@ -27,6 +31,24 @@ import terminal
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 REPORT_SIZE = (1000, 720)
+PHONE_SIZE = (390, 844)
+README_SIZE = (1012, 1100)
+# The measures and colours of a page of Markdown on GitHub.
+README_PAGE = """<!doctype html><meta charset="utf-8"><meta name="viewport" content="width=device-width"><base href="%s/">
+<style>
+:root { color-scheme: light dark; --text: #1f2328; --back: #fff; --line: #d1d9e0; --code: #f6f8fa; --link: #0969da }
+@media (prefers-color-scheme: dark) {
+	:root { --text: #f0f6fc; --back: #0d1117; --line: #3d444d; --code: #151b23; --link: #4493f8 } }
+body { font: 16px/1.5 "Liberation Sans", sans-serif; color: var(--text); background: var(--back); margin: 0 auto;
+	max-width: 980px; padding: 32px; overflow-wrap: break-word }
+@media (max-width: 767px) { body { padding: 16px } }
+h1, h2 { border-bottom: 1px solid var(--line); padding-bottom: .3em; line-height: 1.25 } a { color: var(--link) }
+code { background: var(--code); font: 85%% "DejaVu Sans Mono", monospace; padding: .2em .4em; border-radius: 6px }
+pre { background: var(--code); padding: 16px; overflow: auto; border-radius: 6px } pre code { padding: 0 }
+img { max-width: 100%% } table { border-collapse: collapse; display: block; overflow: auto; width: max-content;
+	max-width: 100%% } td, th { border: 1px solid var(--line); padding: 6px 13px }
+</style>
+%s"""
 COLUMNS = 88
 HOST_SOURCE = """
 #include <stdio.h>
@@ -40,6 +62,9 @@ class Place:
     def __init__(self, build, folder, columns):
         self.build, self.folder, self.columns = build, pathlib.Path(folder), columns
         self.sim = build / "tests" / "sim"
+        for file in (self.sim / "libcuda.so.1", self.sim / "libcudart.so.13", build / "tools" / "gpupool-stat"):
+            if not file.exists():
+                sys.exit(f"pictures: {file} is not built")
         sockets = self.folder / "sockets"
         sockets.mkdir(mode=0o700)
         self.env = {"HOME": str(self.folder), "LANG": "C.UTF-8", "TERM": "xterm-256color", "USER": "user",
@@ -136,26 +161,82 @@ def top(place):
     return screen, "gpupool-stat top shows the memory of two programs live"
 
 
+def compare(place):
+    screen = place.screen()
+    place.type(screen, "gpupool-run --compare --pool=split,vmm ./solver 2000")
+    return screen, "gpupool-run --compare runs a program without and with gpupool"
+
+
+def advise(place):
+    screen = place.screen()
+    run = {"env": place.env, "cwd": place.folder, "check": True, "stdout": subprocess.DEVNULL}
+    subprocess.run([place.build / "tools" / "gpupool-run", "-q", "--record=solver.rec", "--stacks", "./solver", "100"], **run)
+    place.type(screen, "gpupool-stat advise solver.rec", lambda words: [
+        (pid, terminal.fixed_pid(pid, 0)) for pid in re.findall(r"process (\d+)", words)])
+    return screen, "gpupool-stat advise finds the pool type and the limit for a recording"
+
+
+def doctor(place):
+    screen = place.screen()
+    place.type(screen, "gpupool-run --doctor --limit=2GiB ./solver", [(str(place.sim), "/usr/lib/x86_64-linux-gnu"),
+                                                                       (str(place.build), "/usr/local")])
+    return screen, "gpupool-run --doctor checks everything before the start of a program"
+
+
 SCREENS = {"demo": demo, "summary": summary, "oom": oom, "leaks": leaks, "top": top}
+UNUSED = {"compare": compare, "advise": advise, "doctor": doctor}  # no page shows them
 
 
-def report(place, out):
-    """The report is a page for a browser, so its picture is a bitmap, in light and in dark."""
+def find_browser(name):
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
     if not browser:
-        print("report: no picture: Chromium is not installed")
+        print(f"{name}: no picture: Chromium is not installed")
+    return browser
+
+
+def photograph(browser, url, path, size, home, is_light=True):
+    """A bitmap of a page in a window. The browser has a least width, so a frame stands for a narrower window."""
+    words = f"--window-size={size[0]},{size[1]}"
+    if size[0] < 500:
+        frame = pathlib.Path(home, "frame.html")
+        frame.write_text(f'<body style="margin:0"><iframe src="{url}" style="border:0;width:{size[0]}px;height:{size[1]}px">')
+        url, words = f"file://{frame}", f"--window-size=500,{size[1]}"
+    subprocess.run([browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--allow-file-access-from-files",
+                    f"--blink-settings=preferredColorScheme={int(is_light)}", words, f"--screenshot={path}", url],
+                   env={**os.environ, "HOME": str(home)}, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    print(path)
+
+
+def readme(place, out):
+    """README.md as GitHub shows it, with the font sizes, widths and colours of its pages."""
+    browser = find_browser("readme")
+    try:
+        import markdown  # pylint: disable=import-outside-toplevel # only this picture needs it
+    except ImportError:
+        print("readme: no picture: Python's markdown is not installed (Debian: python3-markdown)")
+        return
+    words = markdown.markdown((ROOT / "README.md").read_text(), extensions=["tables", "sane_lists"])
+    page = place.folder / "readme.html"
+    page.write_text(README_PAGE % (ROOT.as_uri(), words))
+    for name, size, is_light in (("light", README_SIZE, True), ("dark", README_SIZE, False), ("phone", PHONE_SIZE, True)):
+        if browser:
+            photograph(browser, page.as_uri(), out / f"readme-{name}.png", size, place.folder, is_light)
+
+
+def report(place, out, has_phone):
+    """The report is a page for a browser, so its picture is a bitmap, in light and in dark."""
+    browser = find_browser("report")
+    if not browser:
         return
     run, stat = (str(place.build / "tools" / name) for name in ("gpupool-run", "gpupool-stat"))
     quiet = {"env": place.env, "cwd": place.folder, "check": False, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     subprocess.run([run, "--limit=512MiB", "--record=solver.rec", "--stacks=8", "./solver", "200"], **quiet)
     subprocess.run([stat, "report", "solver.rec", "-o", "solver.html"], **{**quiet, "check": True})
+    url = f"file://{place.folder}/solver.html"
     for nth, name in enumerate(("dark", "light")):
-        path = out / f"report-{name}.png"
-        subprocess.run([browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
-                        f"--blink-settings=preferredColorScheme={nth}", f"--window-size={REPORT_SIZE[0]},{REPORT_SIZE[1]}",
-                        f"--screenshot={path}", f"file://{place.folder}/solver.html"], **{**quiet, "check": True,
-                        "env": {**os.environ, "HOME": str(place.folder)}})
-        print(path)
+        photograph(browser, url, out / f"report-{name}.png", REPORT_SIZE, place.folder, bool(nth))
+    if has_phone:
+        photograph(browser, url, out / "report-phone.png", PHONE_SIZE, place.folder)
 
 
 def leaked(words, folder):
@@ -166,12 +247,14 @@ def leaked(words, folder):
 def main():
     parser = argparse.ArgumentParser(usage=__doc__.split("Usage: ")[1].strip())
     parser.add_argument("--columns", type=int)
+    parser.add_argument("--png", action="store_true")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "docs" / "pictures")
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("names", nargs="*")
     options = parser.parse_args()
     names = options.names or [*SCREENS, "report"]
-    unknown = [name for name in names if name not in (*SCREENS, "report")]
+    screens = {**SCREENS, **UNUSED}
+    unknown = [name for name in names if name not in (*screens, "report", "readme")]
     if unknown:
         sys.exit(f"pictures: there is no picture {', '.join(unknown)}")
     options.out = options.out.resolve()
@@ -180,9 +263,12 @@ def main():
         with tempfile.TemporaryDirectory(prefix="solver-") as folder:
             place = Place(options.build.resolve(), folder, options.columns)
             if name == "report":
-                report(place, options.out)
+                report(place, options.out, options.png)
                 continue
-            screen, label = SCREENS[name](place)
+            if name == "readme":
+                readme(place, options.out)
+                continue
+            screen, label = screens[name](place)
             if not screen:
                 print(f"{name}: no picture: {label}")
                 continue
@@ -193,6 +279,10 @@ def main():
             path = options.out / f"{name}.svg"
             path.write_text(words)
             print(path)
+            browser = options.png and find_browser(name)
+            if browser:
+                size = [int(float(found)) for found in re.findall(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', words)[0]]
+                photograph(browser, path.as_uri(), path.with_suffix(".png"), size, folder)
 
 
 if __name__ == "__main__":

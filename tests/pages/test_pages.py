@@ -68,6 +68,17 @@ class Pages(unittest.TestCase):
                 found = benchmarks.cell_of(documents, *cells[row[0]], peers[name])
                 self.assertEqual(int(figure.replace(" ", "")), found, (row[0], name))
 
+    def test_each_package_that_was_tried_has_a_row_with_its_times(self):
+        (self.root / "tests").mkdir()
+        (self.root / verification.SUITES).write_text((ROOT / verification.SUITES).read_text())
+        page = self.root / verification.PAGE
+        self.assertNotIn("## Packages", verification.files(self.root)[page])
+        result_file.save(self.root / verification.PACKAGES, "packages",
+                         {"runs": [RUN], "head": ["system", "install, s"], "rows": [["Debian 12", "1.5"]]})
+        words = verification.files(self.root)[page]
+        self.assertIn("| system | install, s |\n| --- | --- |\n| Debian 12 | 1.5 |\n", words)
+        self.assertIn("| `packages` | `scripts/bench --part pairs` |", words)
+
     def test_every_chart_in_the_tree_is_made_of_the_result_files(self):
         made = {path.name for path in benchmarks.files(ROOT) if path.suffix == ".svg"}
         self.assertEqual({path.name for path in (ROOT / benchmarks.CHARTS).iterdir()}, made)

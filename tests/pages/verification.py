@@ -2,8 +2,8 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
 """
-Makes docs/verification.md of the result files in tests/gpu/results and of the table of folders in tests/README.md, and
-the table of docs/frameworks.md that stands between two marks.
+Makes docs/verification.md of the result files in tests/gpu/results and tests/setup/results, and of the table of folders
+in tests/README.md; and the table of docs/frameworks.md that stands between two marks.
 
 Usage: verification.py ROOT [--check]
 """
@@ -22,6 +22,7 @@ PAGE = pathlib.Path("docs/verification.md")
 DATA = pathlib.Path("tests/gpu/results")
 TABLE_PAGE, TABLE_PART = pathlib.Path("docs/frameworks.md"), "frameworks"
 TABLE_BEGIN, TABLE_END = f"<!-- made by `{COMMAND}` -->\n", "<!-- end -->\n"
+PACKAGES = pathlib.Path("tests/setup/results")
 SUITES = pathlib.Path("tests/README.md")
 HELP = ("sim", "apps", "demo", "pages")  # folders that the tests of other folders need
 
@@ -49,7 +50,8 @@ PARTS = {
 
 INTRO = """# Verification
 
-`scripts/gpu-test --report` makes this page of the result files in `tests/gpu/results`, and of `tests/README.md`.
+`scripts/gpu-test --report` makes this page of the result files in `tests/gpu/results` and `tests/setup/results`, and of
+`tests/README.md`.
 
 ## On real GPUs
 
@@ -71,12 +73,32 @@ sanitizers, and with the thread sanitizer. Its last line has the numbers of test
 The programs run on a simulated GPU that detects races, deadlocks and invalid uses (`tests/sim/README.md`).
 """
 
+INSTALLED = """## Packages
+
+`scripts/package-test` installs, uses and removes each package in a fresh root of its own: a minimal Debian with Python
+and nothing else. The columns are its steps, in seconds:
+
+* *install*, *remove*: by pip in a virtual environment, by apt, or by unpacking and deleting a folder;
+* *doctor*: `gpupool-run --doctor` of the demo program finds nothing to do;
+* *demo*: `scripts/demo --installed` on the simulated GPU computes the same result without and with gpupool;
+* *stat*: `gpupool-stat --help`, and `gpupool-stat` with no process to show;
+* *import*: Python imports `gpupool`, and its pool is active under `gpupool-run`;
+* *copy*: a copy of the folder finds its own library.
+
+*Left behind* compares the files of the root before and after. It leaves out the logs and the state of apt and dpkg, and
+the empty folder for sockets in `/tmp`.
+"""
+
 OUTRO = """## Renew this page
 
 On a machine with a GPU:
 
     scripts/gpu-test --part contexts --save tests/gpu/results    # runs, and writes contexts.json there
     scripts/gpu-test --report                                    # makes this page again
+
+As root, on a machine that reaches a mirror of Debian:
+
+    scripts/package-test --save tests/setup/results              # runs, and writes packages.json there
 """
 
 
@@ -110,6 +132,14 @@ def with_table(text, document):
     return before + begin + "\n".join(["", *lines, ""]) + "\n" + end + after
 
 
+def package_lines(documents):
+    """The section on packages, or no line if there is no result."""
+    if not documents:
+        return []
+    rows = [row for document in documents.values() for row in document["rows"]]
+    return [INSTALLED, *result_file.table(documents["packages"]["head"], rows), ""]
+
+
 def files(root):
     """{path: content} of the pages."""
     documents = result_file.load(root / DATA)
@@ -118,10 +148,11 @@ def files(root):
         sys.exit(f"gpu-test: {PAGE} does not say what {', '.join(unknown)} shows")
     documents = {part: documents[part] for part in PARTS if part in documents}
     rows = [[f"`{part}`", PARTS[part], document["result"]] for part, document in documents.items()]
+    packages = result_file.load(root / PACKAGES)
     lines = [INTRO, *result_file.table(["part", "shows", "result"], rows), "", AFTER,
-             *result_file.table(["folder", "content", "needs"], suite_rows(root)), "",
+             *result_file.table(["folder", "content", "needs"], suite_rows(root)), "", *package_lines(packages),
              "## Commands, dates, commits and machines", "",
-             *result_file.table(result_file.RUN_HEAD, result_file.run_rows(documents)), "", OUTRO]
+             *result_file.table(result_file.RUN_HEAD, result_file.run_rows({**documents, **packages})), "", OUTRO]
     pages = {root / PAGE: "\n".join(lines)}
     if TABLE_PART in documents:
         page = root / TABLE_PAGE

@@ -113,6 +113,11 @@ class Setup(unittest.TestCase):
             found = re.findall(pattern, (ROOT / "scripts/packages" / recipe).read_text(), re.M)
             self.assertEqual(found[:1], [version], f"{recipe}: {pattern}")
 
+    def test_an_address_of_the_project_stands_only_in_the_control_file_of_debian(self):
+        recipes = [path for path in (ROOT / "scripts").rglob("*") if path.is_file()]
+        found = [path.relative_to(ROOT).as_posix() for path in recipes if re.search(r"example\.(?:com|net|org)", path.read_text())]
+        self.assertEqual(found, ["scripts/packages/debian/control"])
+
     def check_release(self, build):
         options = options_of(build)
         self.assertEqual(options["buildtype"], "release")

@@ -2,7 +2,7 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 """Spack's recipe. It goes to packages/gpupool/package.py of a Spack repository.
 
-Until there is a published archive, `spack dev-build gpupool@main` builds it in a clone.
+It names no address of the sources: `spack dev-build gpupool@main` builds them in a clone.
 """
 
 from spack.package import *  # pylint: disable=wildcard-import,unused-wildcard-import # Spack's recipes begin like this
@@ -12,11 +12,9 @@ class Gpupool(MesonPackage):
     """A caching pool for the GPU memory of unmodified CUDA programs. It is preloaded under a program, and needs no CUDA
     toolkit."""
 
-    git = "https://example.org/gpupool.git"
-
     license("MIT")
 
-    version("main", branch="main")
+    version("main")
 
     variant("symbols", default=True, description="Let gpupool-stat show functions and lines")
     variant("exporter", default=True, description="Build gpupool-stat export")
