@@ -8,13 +8,16 @@ Usage: test_doctor.py GPUPOOL-RUN LIBRARY SIM-DIRECTORY PROGRAM-WITH-RUNTIME STA
 The driver is the simulated one.
 """
 
+import fcntl
 import os
 import pathlib
 import resource
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import unittest
 
 RUN = LIBRARY = SIM = LINKED = STATIC = STUBS = CRASH = None
@@ -164,9 +167,11 @@ class Doctor(unittest.TestCase):
         self.expect(self.ask("--doctor", docker), "program", "todo", "docker may not pass LD_PRELOAD on to CMD")
 
     def test_the_runtime_of_a_program_is_compared_with_the_driver(self):
-        self.expect(self.ask("--doctor", LINKED), "runtime", "good", "CMD is linked with libcudart.so.13")
+        self.expect(self.ask("--doctor", LINKED), "runtime", "good",
+                    os.path.basename(LINKED) + " is linked with libcudart.so.13")
         found = self.ask("--doctor", LINKED, SIMGPU_DRIVER_VERSION="12040")
-        self.expect(found, "runtime", "todo", "CMD needs libcudart.so.13, and the driver is for CUDA 12.4.")
+        self.expect(found, "runtime", "todo",
+                    os.path.basename(LINKED) + " needs libcudart.so.13, and the driver is for CUDA 12.4.")
 
     def test_a_program_that_looks_for_the_driver_among_stubs_is_reported(self):
         self.expect(self.ask("--doctor", STUBS), "runtime", "todo", "/nowhere/stubs")
@@ -236,6 +241,26 @@ class Doctor(unittest.TestCase):
         (self.folder / "tools/gpupool-stat").unlink()
         found = self.ask("--library=" + LIBRARY, "--doctor", run=str(self.folder / "tools/gpupool-run"))
         self.expect(found, "versions", "good", "without gpupool-stat beside it")
+
+    def test_lines_have_the_width_of_the_terminal(self):
+        widths = {}
+        for columns in (60, 80, 200):
+            main, terminal = os.openpty()
+            fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+            with subprocess.Popen([RUN, "--doctor", "env"], env=self.env, cwd=self.folder, stdout=terminal) as program:
+                os.close(terminal)
+                output = b""
+                try:
+                    while piece := os.read(main, 4096):
+                        output += piece
+                except OSError:  # the program has ended
+                    pass
+            os.close(main)
+            self.assertEqual(program.returncode, 0)
+            lines = [line for line in output.decode().splitlines() if "/" not in line]  # a path is not broken
+            widths[columns] = max(map(len, lines))
+            self.assertLessEqual(widths[columns], columns)
+        self.assertGreater(widths[200], 80)
 
     def test_wrong_usage_is_refused(self):
         for words in (["--doctor", "--print-env"], ["--doctor", "--compare", "true"], ["--doctor=x"], ["--doctor", "--limit=4Gx"]):

@@ -163,7 +163,7 @@ def top(place):
 
 def compare(place):
     screen = place.screen()
-    place.type(screen, "gpupool-run --compare --pool=split,vmm ./solver 2000")
+    place.type(screen, "gpupool-run --compare=split,vmm ./solver 2000")
     return screen, "gpupool-run --compare runs a program without and with gpupool"
 
 

@@ -25,33 +25,33 @@ static const char *base_name(const char *path)
 }
 
 /* A shared runtime runs on drivers of its own major version, and of later ones. */
-static void check_runtime(struct doctor *doctor, int fd, const struct run_elf *elf, int driver_version)
+static void check_runtime(struct doctor *doctor, const char *program, int fd, const struct run_elf *elf, int driver_version)
 {
 	char name[RUN_ELF_NAME_MAX];
 	int major;
 
 	if (!run_elf_find_needed(fd, elf, RUNTIME, name)) {
 		doctor_good(doctor, "runtime",
-			"CMD is not linked with %s: its CUDA runtime is static or loaded later, or it has none",
+			"%s is not linked with %s: its CUDA runtime is static or loaded later, or it has none", program,
 			RUNTIME);
 		return;
 	}
 	major = atoi(name + strlen(RUNTIME) + (name[strlen(RUNTIME)] == '.'));
 	if (driver_version && major > driver_version / 1000)
-		doctor_todo(doctor, "runtime", "install a newer driver, or use a build of CMD for an older CUDA.",
-			"CMD needs %s, and the driver is for CUDA %d.%d.", name, driver_version / 1000,
+		doctor_todo(doctor, "runtime", "install a newer driver, or use a build of the program for an older CUDA.",
+			"%s needs %s, and the driver is for CUDA %d.%d.", program, name, driver_version / 1000,
 			driver_version % 1000 / 10);
 	else
-		doctor_good(doctor, "runtime", "CMD is linked with %s", name);
+		doctor_good(doctor, "runtime", "%s is linked with %s", program, name);
 }
 
-static void check_run_path(struct doctor *doctor, int fd, const struct run_elf *elf)
+static void check_run_path(struct doctor *doctor, const char *program, int fd, const struct run_elf *elf)
 {
 	char path[PATH_MAX];
 
 	if (run_elf_read_run_path(fd, elf, path, sizeof(path)) && strstr(path, "/stubs"))
-		doctor_todo(doctor, "runtime", "link CMD without that directory (-rpath).",
-			"CMD looks for libcuda.so.1 among the stubs that programs are linked with: %s", path);
+		doctor_todo(doctor, "runtime", "link the program without that directory (-rpath).",
+			"%s looks for libcuda.so.1 among the stubs that programs are linked with: %s", program, path);
 }
 
 void doctor_program(struct doctor *doctor, const char *command, const struct run_elf *library, int driver_version)
@@ -71,8 +71,8 @@ void doctor_program(struct doctor *doctor, const char *command, const struct run
 		doctor_good(doctor, "program", "%s is started by the shell or by another program", path);
 	} else {
 		doctor_good(doctor, "program", "%s, %s, linked dynamically", path, run_elf_describe(&elf, text));
-		check_runtime(doctor, fd, &elf, driver_version);
-		check_run_path(doctor, fd, &elf);
+		check_runtime(doctor, base_name(path), fd, &elf, driver_version);
+		check_run_path(doctor, base_name(path), fd, &elf);
 	}
 	if (fd >= 0)
 		close(fd);

@@ -5,12 +5,23 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include "common/clean.h"
 #include "doctor_say.h"
 
-/* Columns of a line, and where the text begins. */
-enum { WIDTH = 80, INDENT = 19 };
+/* Columns of a line if the output is not a terminal, the least that are used of a terminal, and where the text begins. */
+enum { WIDTH = 80, WIDTH_MIN = 40, INDENT = 19 };
+
+static int width_of_output(void)
+{
+	struct winsize size;
+
+	if (!isatty(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || !size.ws_col)
+		return WIDTH;
+	return size.ws_col < WIDTH_MIN ? WIDTH_MIN : size.ws_col;
+}
 
 static int columns_of(const char *word, size_t length)
 {
@@ -24,13 +35,13 @@ static int columns_of(const char *word, size_t length)
 /* Prints a text from a column on, and breaks it at spaces. A word that is too long for a line is not broken. */
 static void print_wrapped(const char *text)
 {
-	int column = INDENT;
+	int column = INDENT, width = width_of_output();
 
 	for (const char *word = text; *word;) {
 		size_t length = strcspn(word, " ");
 		int columns = columns_of(word, length);
 
-		if (column > INDENT && column + 1 + columns > WIDTH) {
+		if (column > INDENT && column + 1 + columns > width) {
 			printf("\n%*s", INDENT, "");
 			column = INDENT;
 		} else if (column > INDENT) {

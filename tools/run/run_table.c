@@ -36,8 +36,14 @@ static void time_cell(char cell[static CELL_MAX], const struct run_result *run, 
 
 static void speed_cell(char cell[static CELL_MAX], const struct run_result *run, const struct run_result *first)
 {
-	if (run != first && run->ns)
-		snprintf(cell, CELL_MAX, "%.2fx as fast", (double)first->ns / (double)run->ns);
+	double ratio = run->ns ? (double)first->ns / (double)run->ns : 0;
+
+	if (run == first || ratio <= 0)
+		return;
+	if (ratio < 0.1) /* two decimals would be too few */
+		snprintf(cell, CELL_MAX, "%.0fx as long", 1 / ratio);
+	else
+		snprintf(cell, CELL_MAX, "%.2fx as fast", ratio);
 }
 
 static void peak_cell(char cell[static CELL_MAX], const struct run_result *run, const struct run_result *first)
