@@ -67,7 +67,7 @@ builds_on_a_terminal() {
 	run 1 "PATH=$tmp/bin:$PATH" script -qec "'$scripts/demo' --no-install --build-dir '$tmp/built'" /dev/null </dev/null
 }
 
-echo 1..10
+echo 1..11
 check 'the demo runs without gpupool' run 0 "$demo" --steps 100 --size 64
 raw=$(checksum)
 [ -n "$raw" ] || raw='nothing'
@@ -85,10 +85,13 @@ check 'a driver that cannot be loaded is reported' has_text err 'there is no NVI
 check 'scripts/demo has a --help' run 0 "$scripts/demo" --help
 check 'scripts/install-deps has a --help' run 0 "$scripts/install-deps" --help
 
+run 1 "$scripts/demo" --no-build --sim --build-dir "$tmp"
+check 'scripts/demo --no-build without an earlier build says so' has_text err 'run scripts/demo without --no-build'
+
 if command -v script >/dev/null && "$scripts/install-deps" --check build; then
 	check 'scripts/demo fails if the build fails' builds_on_a_terminal
 	check 'scripts/demo shows the steps of the build on a terminal' has_text out '  7/9 steps'
 	check 'scripts/demo shows the output of a build that failed' has_text out 'that is wrong'
 else
-	for n in 8 9 10; do echo "ok $n # SKIP script(1) or a package for the build is missing"; done
+	for n in 9 10 11; do echo "ok $n # SKIP script(1) or a package for the build is missing"; done
 fi
