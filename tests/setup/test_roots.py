@@ -106,7 +106,7 @@ class Roots(unittest.TestCase):
         return subprocess.run([sys.executable, SCRIPT, *words], env={**os.environ, **env}, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True, check=False)
 
-    def test_a_machine_that_cannot_make_roots_skips_and_says_what_is_missing(self):
+    def test_a_machine_that_cannot_make_roots_skips_and_names_the_missing_tools(self):
         with tempfile.TemporaryDirectory(prefix="gpupool-roots-") as folder:
             done = self.run_script(PATH=folder)
         self.assertEqual(done.returncode, package_test.SKIPPED, done.stdout)

@@ -25,7 +25,8 @@ static const char *base_name(const char *path)
 }
 
 /* A shared runtime runs on drivers of its own major version, and of later ones. */
-static void check_runtime(struct doctor *doctor, const char *program, int fd, const struct run_elf *elf, int driver_version)
+static void check_runtime(
+	struct doctor *doctor, const char *program, int fd, const struct run_elf *elf, int driver_version)
 {
 	char name[RUN_ELF_NAME_MAX];
 	int major;
@@ -38,7 +39,8 @@ static void check_runtime(struct doctor *doctor, const char *program, int fd, co
 	}
 	major = atoi(name + strlen(RUNTIME) + (name[strlen(RUNTIME)] == '.'));
 	if (driver_version && major > driver_version / 1000)
-		doctor_todo(doctor, "runtime", "install a newer driver, or use a build of the program for an older CUDA.",
+		doctor_todo(doctor, "runtime",
+			"install a newer driver, or use a build of the program for an older CUDA.",
 			"%s needs %s, and the driver is for CUDA %d.%d.", program, name, driver_version / 1000,
 			driver_version % 1000 / 10);
 	else

@@ -11,7 +11,7 @@
 #include "common/clean.h"
 #include "doctor_say.h"
 
-/* Columns of a line if the output is not a terminal, the least that are used of a terminal, and where the text begins. */
+/* Columns of a line if the output is not a terminal, the fewest columns of a terminal, and where the text begins. */
 enum { WIDTH = 80, WIDTH_MIN = 40, INDENT = 19 };
 
 static int width_of_output(void)
