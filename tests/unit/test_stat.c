@@ -577,8 +577,8 @@ static const struct {
 	const char *err;
 } mistakes[] = {
 	{{"frob"}, "there is no command 'frob'."},
-	{{"status", "list"}, "'list' is neither a command nor a process id."},
-	{{"status", "0"}, "'0' is neither a command nor a process id."},
+	{{"status", "list"}, "'list' is not a process id."},
+	{{"status", "0"}, "'0' is not a process id."},
 	{{"1x"}, "'1x' is neither a command nor a process id."},
 	{{"99999999999"}, "'99999999999' is neither a command nor a process id."},
 	{{"list", "1"}, "list takes no process ids."},

@@ -56,7 +56,7 @@ static const struct {
 	{{"limit", "set", "8Gx"}, "limit: '8Gx' is not a size."},
 	{{"limit", "set", "0"}, "limit: '0' "},
 	{{"limit", "set", "--pinned", "0=8G"}, "limit: '0=8G' is not a size."},
-	{{"limit", "set", "8G", "x"}, "'x' is neither a command nor a process id."},
+	{{"limit", "set", "8G", "x"}, "'x' is not a process id."},
 	{{"defer", "maybe"}, "defer takes [PID] [on | off]."},
 	{{"defer", "1", "on", "off"}, "defer takes [PID] [on | off]."},
 	{{"defer", "--pinned", "on"}, "defer does not take --pinned."},

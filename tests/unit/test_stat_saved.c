@@ -214,7 +214,7 @@ static const struct {
 	{{"oom", "nowhere"}, "nowhere cannot be read: No such file or directory.\n", 1},
 	{{"oom", "one", "two"}, "oom takes process ids, or one file.\n", 2},
 	{{"oom", "one", "2"}, "oom takes process ids, or one file.\n", 2},
-	{{"oom", "2", "one"}, "'one' is neither a command nor a process id.\n", 2},
+	{{"oom", "2", "one"}, "'one' is not a process id.\n", 2},
 	{{"oom", "one", "--watch=1"}, "oom FILE does not take --watch: it reads a file, which does not change.\n", 2},
 	{{"oom", "/dev/null"}, "/dev/null ", 1},
 };

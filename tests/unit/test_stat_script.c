@@ -111,7 +111,7 @@ static const struct {
 	{{"check", "--zzz"}, "there is no option '--zzz'.\n", 3},
 	{{"--zzz", "check"}, "there is no option '--zzz'.\n", 3},
 	{{"--timeout", "x", "check"}, "--timeout: 'x' is not a number of seconds from 0.001 to 86400.\n", 3},
-	{{"check", "x"}, "'x' is neither a command nor a process id.\n", 3},
+	{{"check", "x"}, "'x' is not a process id.\n", 3},
 };
 
 START_TEST(malformed_queries_and_check_levels_are_refused)

@@ -58,7 +58,8 @@ START_TEST(stacks_passes_the_words_after_the_process_id_on)
 	ck_assert_int_eq(STAT("stacks", stat_word(pid), "up"), 1);
 	stat_check_in(stat_err, "says: what?");
 	ck_assert_int_eq(STAT("stacks", "on"), 2);
-	stat_check_in(stat_err, "'on' is neither a command nor a process id.");
+	stat_check_in(stat_err, "'on' is not a process id.");
+	stat_check_in(stat_err, "Next: gpupool-stat stacks --help");
 }
 END_TEST
 

@@ -56,6 +56,29 @@ static bool refuse_option(int kind, const char *word)
 	return false;
 }
 
+/* Returns a command, or the one without a name, with the default operands, if there is no such command. */
+static const struct stat_command *command_of(const char *name)
+{
+	const struct stat_command *command = stat_commands;
+
+	while (command->name && !(name && strcmp(command->name, name) == 0))
+		command++;
+	return command;
+}
+
+static bool refuse_pid(const struct words *words, const char *text)
+{
+	const char *name = command_of(words->name)->name;
+	char next[64];
+
+	snprintf(next, sizeof(next), "gpupool-stat %s --help", name ? name : "");
+	if (name)
+		stat_error(next, "'%s' is not a process id.", text);
+	else
+		stat_error(next_help, "'%s' is neither a command nor a process id.", text);
+	return false;
+}
+
 static bool take_pids(struct words *words, char **texts, size_t n)
 {
 	words->pids = stat_alloc(calloc(n + 1, sizeof(*words->pids)));
@@ -63,10 +86,8 @@ static bool take_pids(struct words *words, char **texts, size_t n)
 		uint64_t number;
 		bool is_new = true;
 
-		if (!stat_number_parse(texts[i], INT_MAX, &number) || !number) {
-			stat_error(next_help, "'%s' is neither a command nor a process id.", texts[i]);
-			return false;
-		}
+		if (!stat_number_parse(texts[i], INT_MAX, &number) || !number)
+			return refuse_pid(words, texts[i]);
 		for (size_t k = 0; k < words->options.n_pids; k++)
 			is_new = is_new && words->pids[k] != (pid_t)number;
 		if (is_new)
@@ -74,16 +95,6 @@ static bool take_pids(struct words *words, char **texts, size_t n)
 	}
 	words->options.pids = words->pids;
 	return true;
-}
-
-/* Returns the operands of a command, or the default if there is no such command. */
-static enum stat_operands operands_of(const char *name)
-{
-	const struct stat_command *command = stat_commands;
-
-	while (command->name && !(name && strcmp(command->name, name) == 0))
-		command++;
-	return command->operands;
 }
 
 /* Keeps the words that are not process ids, at most STAT_WORDS_MAX of them; n_words counts all. */
@@ -138,7 +149,7 @@ static bool take_options(struct words *words, int argc, char **argv)
 
 static bool take_operands(struct words *words, char **texts, size_t n)
 {
-	enum stat_operands operands = operands_of(words->name);
+	enum stat_operands operands = command_of(words->name)->operands;
 
 	if (operands == STAT_OPERAND_FILE || (operands == STAT_OPERAND_PIDS_FILE && n && !is_number(texts[0]))) {
 		words->n_files = n;
