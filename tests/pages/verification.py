@@ -76,14 +76,14 @@ The programs run on a simulated GPU that detects races, deadlocks and invalid us
 INSTALLED = """## Packages
 
 `scripts/package-test` installs, uses and removes each package in a fresh root of its own: a minimal Debian with
-Python, zsh and fish. The columns are its steps, in seconds:
+Python. The columns are its steps, in seconds:
 
 * *install*, *remove*: by pip in a virtual environment, by apt, or by unpacking and deleting a folder;
 * *doctor*: `gpupool-run --doctor` of the demo program finds nothing to do;
 * *demo*: `scripts/demo --installed` on the simulated GPU computes the same result without and with gpupool;
 * *stat*: `gpupool-stat --help`, and `gpupool-stat` with no process to show;
 * *import*: Python imports `gpupool`, and its pool is active under `gpupool-run`;
-* *complete*: bash, zsh and fish complete both commands, if the package puts its files into the system's folders;
+* *complete*: with `--shells` and the Debian package, bash, zsh and fish complete both commands;
 * *copy*: a copy of the folder finds its own library.
 
 *Left behind* compares the files of the root before and after. It leaves out the logs and the state of apt and dpkg, and

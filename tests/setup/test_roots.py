@@ -52,7 +52,7 @@ class Stand:
 
 def attempt(kind="deb", **more):
     root = Stand(**more)
-    return root, package_test.try_package("Debian 12", kind, "1.2.3", root)
+    return root, package_test.try_package("Debian 12", kind, "1.2.3", root, True)
 
 
 class Roots(unittest.TestCase):
