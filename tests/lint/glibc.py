@@ -2,16 +2,19 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 """No file that gpupool installs needs a version of glibc above 2.28.
 
-Usage: glibc.py FILE...
+Usage: glibc.py FILE|FOLDER...
        glibc.py --self-test BAD-FILE
 
-glibc 2.34 moved libpthread and libdl into libc. An older one looks for their functions in separate libraries, which the
+Of a folder all ELF files are checked, and it must have one. glibc 2.34 moved libpthread and libdl into libc. An older one looks for their functions in separate libraries, which the
 file must name then, so this is checked as well.
 """
 
 import os
+import pathlib
 import re
+import shutil
 import sys
+import tempfile
 
 import lint
 
@@ -50,8 +53,19 @@ def check_libraries(path):
                 yield "%s: uses %s, but does not name %s" % (os.path.basename(path), name, library)
 
 
+def elf_files(path):
+    """The path of a file, or of the ELF files in a folder."""
+    if not os.path.isdir(path):
+        return [path]
+    files = [file for file in sorted(pathlib.Path(path).rglob("*")) if file.is_file() and not file.is_symlink()]
+    return [str(file) for file in files if file.read_bytes()[:4] == b"\x7fELF"]
+
+
 def check(paths):
     for path in paths:
+        if not elf_files(path):
+            yield "%s: has no ELF file" % path
+    for path in [file for path in paths for file in elf_files(path)]:
         if "Class:" not in lint.output("readelf", "-hW", path):
             yield "%s: not an ELF file" % path
         yield from check_versions(path)
@@ -60,7 +74,13 @@ def check(paths):
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--self-test"]:
-        lint.end_self_test(check(sys.argv[2:]), ("needs GLIBC_2.3", "uses pthread_create, but does not name libpthread.so.0"))
+        with tempfile.TemporaryDirectory(prefix="gpupool-glibc-") as folder:
+            (pathlib.Path(folder) / "lib").mkdir()
+            (pathlib.Path(folder) / "empty").mkdir()
+            shutil.copy(sys.argv[2], pathlib.Path(folder) / "lib" / "plug-in.so")
+            found = list(check([*sys.argv[2:], folder, folder + "/empty"]))
+        lint.end_self_test(found, ("needs GLIBC_2.3", "uses pthread_create, but does not name libpthread.so.0",
+                                   "plug-in.so: needs GLIBC_2.3", "empty: has no ELF file"))
     if not sys.argv[1:]:
         sys.exit(__doc__)
     lint.end(check(sys.argv[1:]))
