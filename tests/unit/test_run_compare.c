@@ -67,6 +67,14 @@ START_TEST(a_run_that_takes_much_longer_is_not_shown_as_zero_times_as_fast)
 }
 END_TEST
 
+START_TEST(a_comparison_of_two_pool_types_fits_into_80_columns)
+{
+	ck_assert_int_eq(RUN("--compare=split,vmm", "true"), 0);
+	for (const char *line = run_out; *line; line += strcspn(line, "\n") + 1)
+		ck_assert_msg(strcspn(line, "\n") <= 80, "wider than 80 columns: %s", line);
+}
+END_TEST
+
 START_TEST(the_configured_pool_type_is_compared_by_default)
 {
 	ck_assert_int_eq(RUN("--compare", "--pool=vmm", "true"), 0);
@@ -309,6 +317,7 @@ END_TEST
 void run_add_compare_tests(TCase *tc)
 {
 	tcase_add_test(tc, the_table_has_a_column_for_each_pool_type);
+	tcase_add_test(tc, a_comparison_of_two_pool_types_fits_into_80_columns);
 	tcase_add_test(tc, the_configured_pool_type_is_compared_by_default);
 	tcase_add_test(tc, a_run_that_takes_much_longer_is_not_shown_as_zero_times_as_fast);
 	tcase_add_test(tc, the_first_run_has_no_library_and_the_others_have_their_pool_type);

@@ -156,7 +156,7 @@ bool run_table_print(const struct run_result *results, unsigned n, const char *w
 	for (unsigned i = 1; i < n; i++)
 		if (results[i].difference.is_different)
 			print_difference(&results[i]);
-	puts("One run each, the first perhaps with files that were not in memory yet: repeat it.");
+	puts("One run each, and the first may have read files from disk: repeat it.");
 	if (why_no_peak)
 		printf("There is no peak: %s.\n", why_no_peak);
 	else
