@@ -77,17 +77,14 @@ class Roots(unittest.TestCase):
         self.assertEqual(row.problem, "left behind: usr/bin/gpupool-run")
         self.assertEqual(package_test.cells_of(row)[-1], "1 file")
 
-    def test_the_empty_folder_of_sockets_may_stay_and_a_socket_in_it_may_not(self):
-        self.assertEqual(attempt(adds={"demo": "tmp/gpupool-0"})[1].problem, "")
-        self.assertEqual(attempt(adds={"demo": "tmp/gpupool-0/1.sock"})[1].problem, "left behind: tmp/gpupool-0/1.sock")
-
     def test_files_of_a_root_are_listed_without_caches_and_logs(self):
         with tempfile.TemporaryDirectory(prefix="gpupool-roots-") as folder:
             for name in ("var/cache/apt/x", "var/log/y", "var/lib/dpkg/z", "var/lib/here", "proc/1"):
                 path = pathlib.Path(folder, name)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.touch()
-            self.assertEqual(package_test.Root(folder).files(), {"var", "var/lib", "var/lib/here"})
+            pathlib.Path(folder, "empty").mkdir()
+            self.assertEqual(package_test.Root(folder).files(), {"var/lib/here"})
 
     def test_the_result_is_a_table_an_exit_status_and_a_result_file(self):
         rows = [attempt()[1], attempt("wheel", bad="--doctor")[1]]
