@@ -86,8 +86,8 @@ Python. The columns are its steps, in seconds:
 * *complete*: with `--shells` and the Debian package, bash, zsh and fish complete both commands;
 * *copy*: a copy of the folder finds its own library.
 
-*Left behind* compares the files of the root before and after, without the logs and the state of apt and dpkg. What
-stays is an empty folder for sockets in `/tmp`, and after pip empty folders in the virtual environment.
+*Left behind* compares the files of the root before and after, without the logs and the state of apt and dpkg. Empty
+folders stay: one for sockets in `/tmp`, and those of pip in the virtual environment.
 """
 
 OUTRO = """## Renew this page
