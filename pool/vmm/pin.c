@@ -37,7 +37,7 @@ static int pin_locked(struct gp_pool *pool, uint64_t addr, uint64_t serial, uint
 	first = chunk_at(b->segment->arena, b->addr);
 	last = chunk_at(b->segment->arena, b->addr + b->size - 1);
 	pin->span_bytes = last->addr + last->size - first->addr;
-	pin->offset = b->addr - first->addr;
+	pin->offset = addr - first->addr;
 	if (at >= pin->span_bytes || !gp_arena_enter_locked(pool))
 		return GP_E_FOREIGN;
 	pin->chunk = chunk_at(b->segment->arena, first->addr + at);

@@ -16,12 +16,13 @@ struct gp_pin {
 	struct gp_chunk *chunk;
 	uint64_t handle, bytes; /* of the chunk */
 	uint64_t span_bytes;    /* of all chunks in which the block lies */
-	uint64_t offset;        /* of the block in its first chunk */
+	uint64_t offset;        /* of the address in the first chunk */
 };
 
 /*
- * Pins the chunk at `at` bytes behind the start of the first chunk of a block. The block, at that address, must be in
- * use and have that serial number. 0, or GP_E_FOREIGN if there is no such block or chunk. Waits for no driver call.
+ * Pins the chunk at `at` bytes behind the start of the first chunk of a block. The block around the address must be in
+ * use and have that serial number; with GPUPOOL_DEBUG the program's memory begins behind its start. 0, or GP_E_FOREIGN
+ * if there is no such block or chunk. Waits for no driver call.
  */
 int gp_pool_pin(struct gp_addrmap *map, uint64_t addr, uint64_t serial, uint64_t at, struct gp_pin *ret_pin);
 void gp_pool_unpin(const struct gp_pin *pin);

@@ -443,7 +443,7 @@ static const char *mapped_pool_new(struct gp_context *context, struct gp_pool **
 		return why_not;
 	if (gp_mapping_setup(context, &granule))
 		return "the driver cannot map memory on the device";
-	if (is_auto && !context->is_shareable)
+	if (is_auto && !gp_mapping_can_export(context))
 		return "the driver cannot share mapped memory with other processes";
 	return first_new(context, GP_KIND_VMM, granule, ret_pool) ? "the driver has no addresses left" : NULL;
 }

@@ -16,3 +16,9 @@ int gp_mapping_setup(struct gp_context *context, uint64_t *ret_granule);
 
 /* Returns the same as far as the driver reports it, without mapping memory. */
 int gp_mapping_granule(struct gp_context *context, uint64_t *ret_granule);
+
+/*
+ * True if the driver exports mapped memory by file descriptors. Tries it once: a container or a virtual machine may
+ * forbid what the driver claims to support.
+ */
+bool gp_mapping_can_export(struct gp_context *context);

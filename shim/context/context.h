@@ -28,6 +28,9 @@ enum gp_context_state {
 	GP_CONTEXT_BROKEN = 4, /* lost_to is set: pooling has ended, and all calls go to the driver */
 };
 
+/* struct gp_context.export_state */
+enum { GP_EXPORT_UNKNOWN, GP_EXPORT_WORKS, GP_EXPORT_FAILS };
+
 struct gp_context {
 	CUcontext handle;
 	unsigned long long id; /* never reused, unlike handles */
@@ -49,14 +52,14 @@ struct gp_context {
 	CUevent events[GP_FENCE_SLOTS];   /* created at first use */
 	_Atomic(CUstream) release_stream; /* private: waits for fences, and then frees memory */
 	bool can_release_behind;
-	bool is_rdma_capable;                   /* GPUDirect RDMA can access mapped memory (backend_mapping.c) */
-	bool is_shareable;                      /* mapped memory can be exported by file descriptors, likewise */
+	bool is_rdma_capable;     /* GPUDirect RDMA can access mapped memory (backend_mapping.c) */
+	bool is_shareable;        /* the driver says that mapped memory can be exported by file descriptors, likewise */
+	_Atomic int export_state; /* GP_EXPORT_...: whether it does (gp_mapping_can_export) */
 	_Atomic enum gp_config_backend backend; /* where its segments come from (backend_supply.c) */
 	_Atomic unsigned downgraded;            /* GP_DOWNGRADED_...: downgrades that are not logged yet */
 	_Atomic(CUmemoryPool) async_pool;       /* this and the next for async.c; created at first use */
 	_Atomic(CUstream) async_stream;
-	_Atomic(CUevent) stream_event; /* for hooks/hook_async.c, which only records it; created at first use */
-	struct gp_context *next_ended; /* for context_end.c */
+	struct gp_context *next_ended;          /* for context_end.c */
 	_Atomic(struct gp_debug_io *) debug_io; /* for debug_io.c */
 };
 

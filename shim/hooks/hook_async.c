@@ -212,37 +212,6 @@ static bool is_served(const struct async *a, const struct place *place, struct g
 	       ret_stream->ctx == place->context->handle;
 }
 
-/* Returns the event that is recorded in place of the driver's operation, or NULL. */
-static CUevent event_of(struct gp_context *context)
-{
-	CUevent event = atomic_load_explicit(&context->stream_event, memory_order_acquire), own = NULL, none = NULL;
-
-	if (gp_likely(event != NULL))
-		return event;
-	if (gp_backend_event(context, &own))
-		return NULL;
-	if (atomic_compare_exchange_strong(&context->stream_event, &none, own))
-		return own;
-	(void)gp_real.cuEventDestroy_v2(own);
-	return none;
-}
-
-/* Puts an operation into the stream, since the driver's own allocation would have been one. */
-static CUresult enter_stream(struct gp_pool *pool, const struct async *a)
-{
-	struct gp_context *context = gp_pool_owner(pool);
-	CUresult r = CUDA_ERROR_CONTEXT_IS_DESTROYED;
-	CUstream stream = !a->stream && a->is_per_thread ? CU_STREAM_PER_THREAD : a->stream;
-	CUevent event;
-
-	if (!gp_context_enter(context))
-		return r;
-	event = event_of(context);
-	r = event ? gp_real.cuEventRecord(event, stream) : CUDA_ERROR_OUT_OF_MEMORY;
-	gp_context_leave(context);
-	return r;
-}
-
 /* Allocates at the place. Returns false if the driver must be called. */
 static bool alloc_at(struct async *a, const struct place *place, CUresult *ret_r)
 {
@@ -265,10 +234,6 @@ static bool alloc_at(struct async *a, const struct place *place, CUresult *ret_r
 	if (*ret_r)
 		return true;
 	gp_alloc_info_note_alloc(addr, a->bytes);
-	if (stream.is_blocking && gp_unlikely(enter_stream(place->pool, a))) {
-		(void)gp_memory_free_on(addr, 0);
-		return false;
-	}
 	*a->ptr = addr;
 	return true;
 }

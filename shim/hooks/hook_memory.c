@@ -597,6 +597,16 @@ static bool find_stream(const struct gp_context *context, CUstream handle, bool 
 }
 
 /*
+ * A stream that follows the legacy stream does so at kernels, copies and the driver's own allocations. An allocation
+ * from the pool submits nothing, so its order with other streams differs from that in the driver (measured on an H200),
+ * and what is freed on such a stream is reused on completion.
+ */
+static bool can_reuse_at_once(const struct gp_stream *stream)
+{
+	return gp_stream_is(GP_STREAM_IN_ORDER) && !stream->is_blocking;
+}
+
+/*
  * Frees a block of the pool in stream order. Later allocations on the same stream may reuse it at once if it is a
  * stream of the pool's context: the fences of that context cover no work of others.
  */
@@ -608,7 +618,7 @@ static int free_pooled(struct gp_pool *pool, CUdeviceptr ptr, CUstream handle, b
 
 	if (gp_likely(find_stream(context, handle, is_per_thread, &stream))) {
 		if (gp_likely(stream.ctx == context->handle))
-			return gp_memory_free_on(ptr, gp_stream_is(GP_STREAM_IN_ORDER) ? stream.number : 0);
+			return gp_memory_free_on(ptr, can_reuse_at_once(&stream) ? stream.number : 0);
 		return free_foreign(ptr, !handle && is_per_thread ? CU_STREAM_PER_THREAD : handle, &stream);
 	}
 	/* During a capture only allocations of the graph itself may be freed. */
@@ -628,7 +638,8 @@ static int free_at_once(CUdeviceptr ptr, CUstream handle)
 	if (gp_unlikely(!slot || !gp_state.config.is_async_pooled ||
 			(uintptr_t)handle <= (uintptr_t)CU_STREAM_PER_THREAD || !gp_stream_is(GP_STREAM_IN_ORDER)))
 		return -ENOENT;
-	if (gp_unlikely(!gp_stream_identify(handle, false, NULL, &stream) || stream.ctx != slot->context->handle))
+	if (gp_unlikely(!gp_stream_identify(handle, false, NULL, &stream) || stream.is_blocking ||
+			stream.ctx != slot->context->handle))
 		return -ENOENT;
 	return gp_pool_try_free_on(&gp_state.device_map, ptr, stream.number, gp_tcache_pool(slot->tcache));
 }

@@ -15,6 +15,7 @@
 #include <errno.h>
 
 #include "pool/vmm/pin.h"
+#include "shim/backend/backend_mapping.h"
 #include "shim/backend/peer_access.h"
 #include "shim/base/log.h"
 #include "shim/base/slow_path.h"
@@ -28,7 +29,7 @@
 bool gp_ipc_is_shareable(CUdeviceptr ptr)
 {
 	struct gp_pool *pool = gp_addrmap_pool_of(&gp_state.device_map, ptr);
-	bool is_shareable = pool && ((struct gp_context *)gp_pool_owner(pool))->is_shareable;
+	bool is_shareable = pool && gp_mapping_can_export((struct gp_context *)gp_pool_owner(pool));
 
 	gp_pool_put(pool);
 	return is_shareable;

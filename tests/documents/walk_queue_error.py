@@ -22,7 +22,7 @@ cuda.start()
 arrays = [cuda.Array(MIB) for _ in range(11)]
 while arrays:
     arrays.pop()
-print("queued", gpupool.status().n_pending_blocks, "deallocations", calls(b"cuMemFreeAsync"))
+print("queued", gpupool.status().n_pending_blocks, "deallocations", calls(b"cuMemFree_v2"))
 try:
     gpupool.free_now()
 except OSError as error:

@@ -160,8 +160,8 @@ WALKS = (
     Walk("queue", ("none",), QUEUE, GIB),
     Walk("queue", ("none",), QUEUE_LONGER, {"GPUPOOL_PENDING_COUNT": "20", **GIB}),
     Walk("queue", ("none",), QUEUE_LARGER, {"GPUPOOL_PENDING_RATIO": "0.5", **GIB}),
-    Walk("queue_error", ("none",), QUEUE_ERROR, {}, {"SIMGPU_FAULT": "cuMemFreeAsync:3=1"}, True),
-    Walk("queue_error", ("none",), QUEUE_UNUSABLE, {}, {"SIMGPU_FAULT": "cuMemFreeAsync:3=719"}, True),
+    Walk("queue_error", ("none",), QUEUE_ERROR, {}, {"SIMGPU_FAULT": "cuMemFree_v2:3=1"}, True),
+    Walk("queue_error", ("none",), QUEUE_UNUSABLE, {}, {"SIMGPU_FAULT": "cuMemFree_v2:3=719"}, True),
 )
 
 

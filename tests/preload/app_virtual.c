@@ -41,8 +41,10 @@ static CUresult try(struct array *a, size_t bytes)
 	}
 	r = cuMemMap(a->ptr, bytes, 0, a->handle, 0);
 	for (int i = 0; i < n_peers && !r; i++) {
-		whole_access.location.id = i;
-		r = cuMemSetAccess(a->ptr, bytes, &whole_access, 1);
+		CUmemAccessDesc access = whole_access;
+
+		access.location.id = i;
+		r = cuMemSetAccess(a->ptr, bytes, &access, 1);
 		if (r)
 			(void)cuMemUnmap(a->ptr, bytes);
 	}
@@ -100,7 +102,6 @@ static size_t step_released_early(uint32_t value)
 	APP_MUST(cuMemCreate(&a.handle, BYTES, &properties, 0));
 	APP_MUST(cuMemMap(a.ptr, BYTES, 0, a.handle, 0));
 	APP_MUST(cuMemRelease(a.handle));
-	whole_access.location.id = 0;
 	APP_MUST(cuMemSetAccess(a.ptr, BYTES, &whole_access, 1));
 	app_fill(NULL, a.ptr, WORDS, value);
 	wrong = app_count_wrong(NULL, a.ptr, WORDS, value);

@@ -439,7 +439,7 @@ END_TEST
 
 START_TEST(a_request_for_all_memory_left_in_the_pool_is_served)
 {
-	uint64_t last = 482 * GP_KIB, guard = px.options.kind == GP_KIND_SPLIT ? GP_ALIGN : 0, left = GP_MIB;
+	uint64_t last = 482 * GP_KIB, guard = px.options.kind == GP_KIND_SPLIT ? FIXTURE_PAGE : 0, left = GP_MIB;
 
 	start();
 	for (; left; left = fixture_stats().cached_bytes - last - guard)

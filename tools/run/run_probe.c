@@ -208,6 +208,8 @@ void run_probe(const char *preload, bool is_allocating, struct run_probe *ret)
 	static char output[OUTPUT_MAX];
 	const char *const words[] = {RUN_PROBE_NAME, is_allocating ? "allocate" : NULL, NULL};
 	char self[PATH_MAX], *setting, *rest;
+	const char *pool = getenv("GPUPOOL_POOL");
+	bool is_auto = pool && strcasecmp(pool, "auto") == 0;
 	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
 
 	*ret = (struct run_probe){.alloc = -1};
@@ -216,10 +218,10 @@ void run_probe(const char *preload, bool is_allocating, struct run_probe *ret)
 		ret->status = -ENOMEM;
 		return;
 	}
-	/* The probe leaves no file behind. */
+	/* The probe leaves no file behind, unless the pool type depends on the socket. */
 	ret->status = run_child(self, words,
 		(const char *const[]){setting, "GPUPOOL_RECORD=", "GPUPOOL_REPORT=", "GPUPOOL_LOG_FILE=",
-			"GPUPOOL_OOM_FILE=off", "GPUPOOL_SOCKET=off", "GPUPOOL_STACKS=", NULL},
+			"GPUPOOL_OOM_FILE=off", "GPUPOOL_STACKS=", is_auto ? NULL : "GPUPOOL_SOCKET=off", NULL},
 		output, sizeof(output));
 	for (char *line = strtok_r(output, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
 		read_line(ret, line);
