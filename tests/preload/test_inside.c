@@ -7,6 +7,7 @@
  */
 
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "play.h"
@@ -14,13 +15,8 @@
 /* The program contains the library's driver functions, so the simulated runtime has to look there for them. */
 #define RUNTIME "SIMGPU_RUNTIME_GLOBAL=1"
 
+/* Sanitisers are slow. The pool types that are left out have no code of their own that these would check. */
 static const char *const pools[][5] = {
-#ifndef PLAY_FEW /* these have no other locks, and the thread sanitiser is slow */
-	{RUNTIME, "GPUPOOL_POOL=none", "GPUPOOL_LOG=off", NULL},
-	{RUNTIME, "GPUPOOL_POOL=simple", "GPUPOOL_LOG=off", NULL},
-	{RUNTIME, "GPUPOOL_POOL=binned", "GPUPOOL_LOG=off", NULL},
-	{RUNTIME, "GPUPOOL_POOL=split", "GPUPOOL_LOG=off", NULL},
-#endif
 	{RUNTIME, "GPUPOOL_POOL=split", "GPUPOOL_REUSE=completed", "GPUPOOL_LOG=off", NULL},
 	{RUNTIME, "GPUPOOL_POOL=split", "GPUPOOL_RECORD=rec.%p", "GPUPOOL_LOG=off", NULL},
 	{RUNTIME, "GPUPOOL_POOL=vmm", "GPUPOOL_LOG=off", NULL},
@@ -93,9 +89,6 @@ static const char *const debugged[][3] = {
 	{"app_context", "app_context_inside", "reset"},
 	{"app_context", "app_context_inside", "two"},
 	{"app_debug", "app_debug_inside", "innocent"},
-#ifndef PLAY_FEW /* one thread, and hundreds of megabytes to fill and check */
-	{"app_errors", "app_errors_inside", "callback"},
-#endif
 	{"app_layer", "app_layer_inside", "threads"},
 	{"app_memory", "app_memory_inside", "mixed"},
 	{"app_memory", "app_memory_inside", "pinned-frees"},
@@ -108,14 +101,7 @@ static const char *const debugged[][3] = {
 
 static const char *const debugged_pools[][5] = {
 	{RUNTIME, "GPUPOOL_POOL=split", "GPUPOOL_DEBUG=poison,guard", "GPUPOOL_LOG=off", NULL},
-#ifndef PLAY_FEW
-	{RUNTIME, "GPUPOOL_POOL=binned", "GPUPOOL_DEBUG=poison,guard", "GPUPOOL_LOG=off", NULL},
-#endif
-#ifdef PLAY_FEW
 	{RUNTIME, "GPUPOOL_POOL=vmm", "GPUPOOL_DEBUG=poison,guard", "GPUPOOL_LOG=off", NULL},
-#else
-	{RUNTIME, "GPUPOOL_POOL=vmm", "GPUPOOL_DEBUG=poison,guard,full", "GPUPOOL_LOG=off", NULL},
-#endif
 };
 
 enum { N_DEBUGGED = (int)(LENGTH(debugged) * LENGTH(debugged_pools)) };
@@ -174,7 +160,7 @@ START_TEST(allocations_in_stream_order_behave_as_without_the_library)
 }
 END_TEST
 
-static const char *const graphs[] = {"cloned", "destroyed", "many", "second-thread", "thread-beside", "threads"};
+static const char *const graphs[] = {"cloned", "destroyed", "second-thread", "thread-beside", "threads"};
 
 /* Without the library these programs would use memory that the driver has taken back. */
 START_TEST(graphs_keep_memory_that_was_freed_in_their_capture)
@@ -235,11 +221,16 @@ static const char *const backed[][3] = {
 	{"app_threads", "app_threads_inside", "many"},
 };
 
-/* The leak checker of a build with the address sanitizer also runs at the exit of the forked children. */
+/*
+ * The leak checker of a build with the address sanitizer also runs at the exit of a forked child, whose status then is
+ * that of a leak. It may print that it cannot stop the simulator's thread, which only the parent has.
+ */
 START_TEST(a_forked_child_ends_with_its_own_exit_status_and_without_a_leak)
 {
-	play_same(&(struct play){
-		.program = "app_process", .inside = "app_process_inside", .words = {"fork-alone"}, .env = pools[_i]});
+	play_run(&(struct play){.program = "app_process_inside", .words = {"fork-alone"}, .env = pools[_i]});
+	ck_assert_str_eq(play_out, "child: 4\ncuMemFree in the parent: 0\n");
+	ck_assert_ptr_null(strstr(play_err, "LeakSanitizer"));
+	ck_assert_int_eq(play_status, 0);
 }
 END_TEST
 
