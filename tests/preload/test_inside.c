@@ -278,8 +278,8 @@ enum { N_STARTING = 3 };
 
 START_TEST(programs_that_use_the_api_or_share_a_gpu_end_without_an_error)
 {
-	const char *env[] = {pools[_i % 5][1], "SIMGPU_MEMORY=1GiB", "SIMGPU_SHARED=gpu", "GPUPOOL_RESERVE=0",
-		"GPUPOOL_LOG=off", NULL};
+	const char *env[] = {pools[_i % (int)LENGTH(pools)][1], "SIMGPU_MEMORY=1GiB", "SIMGPU_SHARED=gpu",
+		"GPUPOOL_RESERVE=0", "GPUPOOL_LOG=off", NULL};
 
 	play_run(&(struct play){
 		.program = asking[_i][0], .words = {asking[_i][1]}, .env = env, .at_pause = send_requests});
