@@ -143,7 +143,7 @@ static bool take_options(struct words *words, int argc, char **argv)
 			return refuse_option(key, argv[optind > at ? optind - 1 : at]);
 		if (!stat_option_take(&words->options, option, optarg))
 			return false;
-		words->taken |= 1u << option;
+		words->taken |= UINT64_C(1) << option;
 	}
 }
 
