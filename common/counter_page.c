@@ -41,7 +41,7 @@ static int read_copy(int fd, struct gp_page_copy *ret)
 
 static void end_texts(struct gp_page_header *header)
 {
-	header->library_version[GP_PAGE_TEXT - 1] = header->pool[GP_PAGE_TEXT - 1] = '\0';
+	header->gpupool_version[GP_PAGE_TEXT - 1] = header->pool[GP_PAGE_TEXT - 1] = '\0';
 	header->command[GP_PAGE_TEXT - 1] = '\0';
 	for (int i = 0; i < GP_PAGE_LABELS; i++)
 		header->labels[i][GP_PAGE_TEXT - 1] = '\0';

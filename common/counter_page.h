@@ -56,7 +56,7 @@ struct gp_page_header {
 	uint64_t magic;
 	uint32_t version, bytes;
 	uint64_t pid, start_ticks, started_s;
-	char library_version[GP_PAGE_TEXT], pool[GP_PAGE_TEXT], command[GP_PAGE_TEXT];
+	char gpupool_version[GP_PAGE_TEXT], pool[GP_PAGE_TEXT], command[GP_PAGE_TEXT];
 	char labels[GP_PAGE_LABELS][GP_PAGE_TEXT];
 };
 

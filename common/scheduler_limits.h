@@ -17,8 +17,8 @@ struct gp_scheduler_limits {
 	char text[GP_SCHEDULER_TEXT_MAX];       /* the limit as gp_limit_list_parse() takes it */
 	char variables[GP_SCHEDULER_NAMES_MAX]; /* that it was read from, separated by spaces; "": none */
 
-	/* Of a value that cannot be read: */
-	const char *bad_variable, *bad_value; /* the variable's name in the table */
+	/* The value that could not be read, after -EINVAL. The variable has its name in the table. */
+	const char *bad_variable, *bad_value;
 	struct gp_text_error error;
 };
 

@@ -354,7 +354,7 @@ static void fill_header(struct gp_page_header *header, uint64_t start_ticks)
 		.start_ticks = start_ticks,
 		.started_s = (uint64_t)time(NULL),
 	};
-	set_text(header->library_version, GPUPOOL_VERSION);
+	set_text(header->gpupool_version, GPUPOOL_VERSION);
 	set_text(header->pool, gp_kind_name(gp_state_kind()));
 	gp_file_read_command(header->command, sizeof(header->command));
 	for (int i = 0; i < GP_PAGE_LABELS && gp_job_labels[i]; i++)

@@ -591,7 +591,7 @@ static void faults_importer(void)
 		app_result(failing[i].function, open_failing(handle, i));
 		app_result("descriptors that stay", count_staying(before));
 	}
-	/* Those of two arenas stay, and the call that failed reserved nothing. */
+	/* The two arenas of this process keep theirs, and one of the counted calls failed. */
 	app_result("reservations that stay",
 		(int)app_calls("cuMemAddressReserve") - (int)app_calls("cuMemAddressFree") - 3);
 	ptr = app_open(handle);

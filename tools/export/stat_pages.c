@@ -127,7 +127,7 @@ static json_t *make_answer(const struct gp_page_copy *copy)
 	json_object_set_new(answer, "command", json_string(text));
 	stat_clean(text, sizeof(text), copy->header.pool);
 	json_object_set_new(answer, "pool", json_string(text));
-	stat_clean(text, sizeof(text), copy->header.library_version);
+	stat_clean(text, sizeof(text), copy->header.gpupool_version);
 	json_object_set_new(answer, "version", json_string(text));
 	for (uint64_t i = 0; i < copy->figures.n_devices; i++) {
 		json_t *device = memory_json(&copy->figures.devices[i].memory);

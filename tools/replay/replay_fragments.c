@@ -160,14 +160,14 @@ int replay_fragments_find(struct replay_file *file, const struct replay_contents
 void replay_fragments_name(struct replay_fragment_sites *sites, const struct replay_fragments *f,
 	const struct replay_file *file, const struct replay_contents *contents, bool is_full)
 {
-	static const struct replay_holders nobody;
+	static const struct replay_holders no_holders;
 	struct stat_stacks *stacks;
 	json_t *answer;
 
 	*sites = (struct replay_fragment_sites){0};
 	if (!replay_has_stacks(file))
 		return;
-	answer = replay_holders_answer(&nobody, file, contents);
+	answer = replay_holders_answer(&no_holders, file, contents);
 	stacks = stat_stacks_new(answer, 0, getuid());
 	for (size_t i = 0; i < f->n; i++) {
 		const struct replay_stack *stack = replay_stack_find(replay_stacks_of(file), f->list[i].stack);
