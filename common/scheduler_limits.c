@@ -136,7 +136,7 @@ static int read_row(const struct row *row, char *const *environment, struct gp_s
 		if (device < 0 ? is_rest_set : list.named >> device & 1)
 			continue;
 		if (parse(row->form, value, device, &list, &ret->error) < 0) {
-			ret->bad_variable = row->variable;
+			snprintf(ret->bad_variable, sizeof(ret->bad_variable), "%.*s", (int)length, *entry);
 			ret->bad_value = value;
 			return -EINVAL;
 		}
@@ -185,7 +185,7 @@ int gp_scheduler_limits_read(char *const *environment, struct gp_scheduler_limit
 				length ? " " : "", rows[i].variable);
 	}
 	if (!write_text(&ret->limit, ret->text, sizeof(ret->text))) {
-		ret->bad_variable = "CUDA_DEVICE_MEMORY_LIMIT";
+		strcpy(ret->bad_variable, "CUDA_DEVICE_MEMORY_LIMIT");
 		ret->bad_value = "";
 		return refuse(&ret->error, "names too many devices", "set GPUPOOL_LIMIT");
 	}

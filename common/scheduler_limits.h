@@ -11,14 +11,16 @@
 
 #define GP_SCHEDULER_NAMES_MAX 256  /* bytes of a list of variables, with its NUL */
 #define GP_SCHEDULER_TEXT_MAX  1024 /* bytes of the limits as LIMITS, with the NUL */
+#define GP_SCHEDULER_NAME_MAX  48   /* bytes of the longest variable, with its NUL */
 
 struct gp_scheduler_limits {
 	struct gp_limit_list limit;
 	char text[GP_SCHEDULER_TEXT_MAX];       /* the limit as gp_limit_list_parse() takes it */
 	char variables[GP_SCHEDULER_NAMES_MAX]; /* that it was read from, separated by spaces; "": none */
 
-	/* The value that could not be read, after -EINVAL. The variable has its name in the table. */
-	const char *bad_variable, *bad_value;
+	/* The value that could not be read, after -EINVAL. */
+	char bad_variable[GP_SCHEDULER_NAME_MAX];
+	const char *bad_value; /* in the environment */
 	struct gp_text_error error;
 };
 

@@ -115,11 +115,26 @@ static bool is_completion_needed(void)
 	return is_needed;
 }
 
+/* Returns the variables of schedulers whose limit is in force. NULL: none, or another limit was set since. */
+static const char *limit_variables(void)
+{
+	for (int i = 0; i < GP_DEVICES_MAX; i++) {
+		const struct gp_device *device = gp_device_if_used(i);
+		uint64_t wanted;
+
+		if (!device)
+			continue;
+		gp_config_limit_for(&gp_state.config.limit, i, device->total_bytes, &wanted);
+		if (wanted != atomic_load(&device->budget.limit_bytes))
+			return NULL;
+	}
+	return *gp_state.config.limit_variables ? gp_state.config.limit_variables : NULL;
+}
+
 static int answer_status(int argc, char **argv, struct gp_json *out)
 {
 	struct gp_totals pinned;
 	struct gp_leaks leaks;
-	const char *limit_variables = gp_state.config.limit_variables;
 	char command[1024];
 	int r = take_callers(argc, argv, &leaks, out);
 
@@ -133,7 +148,7 @@ static int answer_status(int argc, char **argv, struct gp_json *out)
 	gp_json_u64(out, "uptime_ns", gp_clock_now_ns(NULL) - gp_state.start_ns);
 	gp_json_string(out, "pool", gp_kind_name(gp_device_first_kind()));
 	gp_json_string(out, "backend", gp_backend_name(gp_state.config.backend));
-	gp_json_string(out, "limit_variables", *limit_variables ? limit_variables : NULL);
+	gp_json_string(out, "limit_variables", limit_variables());
 	gp_json_string(out, "reuse", is_completion_needed() ? "completed" : "ordered");
 	gp_json_u64(out, "defer_scopes", atomic_load(&gp_scope_defers));
 	gp_json_i64(out, "regions", gp_region_count());

@@ -57,6 +57,9 @@ static void read_source(const char *name)
 	(void)name;
 	ck_assert_ptr_nonnull(at);
 	snprintf(limit_source, sizeof(limit_source), "%.*s", (int)strcspn(at, ",}"), at);
+	/* Another limit is no longer that of the variables. */
+	ck_assert_ptr_nonnull(strstr(play_ask("limit set 512MiB"), "gpupool.limit/"));
+	ck_assert_ptr_nonnull(strstr(play_ask("status"), "\"limit_variables\":null"));
 }
 
 static const struct {

@@ -520,7 +520,7 @@ static const struct {
 		"GPU_MEMORY_LIMIT: '24' is less than 1 MiB (character 1): set GPUPOOL_LIMIT if it is not a "
 		"limit of GPU memory; allocations fail until it is corrected"},
 	{"GPU_MEMORY_LIMIT=0.9", "GPU_MEMORY_LIMIT: '0.9' "},
-	{"CUDA_DEVICE_MEMORY_LIMIT_3=much", "CUDA_DEVICE_MEMORY_LIMIT: 'much' is not a size"},
+	{"CUDA_DEVICE_MEMORY_LIMIT_3=much", "CUDA_DEVICE_MEMORY_LIMIT_3: 'much' is not a size"},
 	{"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=50%", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT: '0=50%' is not a list of sizes"},
 	{"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0:1G", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT: '0:1G' "},
 };
