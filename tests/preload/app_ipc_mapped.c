@@ -10,10 +10,12 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "app_peer.h"
@@ -281,6 +283,99 @@ static void descriptors_importer(void)
 	app_result("descriptors that stay", count_staying(before));
 	app_go();
 	app_result("descriptors that stay at the exporter's", (int)app_take_number());
+}
+
+/* Ends the child as exit() does, so that exit handlers run in it. */
+static void end_child(CUresult result)
+{
+	exit(result ? 3 : 0);
+}
+
+static int status_of(pid_t child)
+{
+	int status;
+
+	if (waitpid(child, &status, 0) != child)
+		exit(78);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/*
+ * Both processes fork. CUDA does not survive that, so the children can only end, and must not take away what their
+ * parents share: the socket, and the memory that is open.
+ */
+static void forks_exporter(void)
+{
+	CUdeviceptr ptr[2] = {app_alloc(4 * MIB), app_alloc(4 * MIB)};
+	int alive[2];
+	pid_t child;
+
+	for (unsigned i = 0; i < 2; i++)
+		app_fill_now(ptr[i], 4 * MIB, BEFORE + i);
+	app_put_handle(ptr[0]);
+	APP_MUST(pipe(alive));
+	child = fork();
+	if (!child) {
+		CUipcMemHandle handle;
+		char byte;
+
+		close(alive[1]);
+		(void)!read(alive[0], &byte, 1); /* until the parent closes the other end */
+		end_child(cuIpcGetMemHandle(&handle, ptr[0]));
+	}
+	app_put_handle(ptr[1]);
+	app_await();
+	close(alive[1]);
+	app_put_number((uint64_t)status_of(child));
+	app_await();
+}
+
+static void forks_importer(void)
+{
+	CUipcMemHandle handle[2] = {app_take_handle(), app_take_handle()};
+	CUdeviceptr ptr[2] = {app_open(handle[0]), app_open(handle[1])};
+	pid_t child;
+
+	fflush(stdout);
+	child = fork();
+	if (!child)
+		end_child(cuIpcCloseMemHandle(ptr[0]));
+	app_result("a child's close", status_of(child));
+	for (unsigned i = 0; i < 2; i++) {
+		app_result("wrong words", app_wrong(ptr[i], 4 * MIB, BEFORE + i));
+		app_result("close", cuIpcCloseMemHandle(ptr[i]));
+	}
+	app_go();
+	app_result("an export by the exporter's child", (int)app_take_number());
+	for (unsigned i = 0; i < 2; i++)
+		app_result("open after the child's end", app_try_open(handle[i]));
+	app_go();
+}
+
+#define KILLED_BYTES (64 * MIB)
+
+/* A process that has a block open is killed. Here the first process exports, and the second one imports. */
+static void killed_exporter(void)
+{
+	CUdeviceptr ptr = app_alloc(KILLED_BYTES), large;
+	int before = count_fds();
+
+	app_fill_now(ptr, KILLED_BYTES, BEFORE);
+	app_put_handle(ptr);
+	APP_MUST(kill((pid_t)app_take_number(), SIGKILL));
+	app_peer_wait();
+	app_result("importer's writes missing", app_wrong(ptr, KILLED_BYTES, AFTER));
+	app_result("free", cuMemFree_v2(ptr));
+	APP_MUST(cuCtxSynchronize());
+	app_result("descriptors that stay", count_staying(before));
+	app_result("allocation of memory that includes the block's", cuMemAlloc_v2(&large, 224 * MIB));
+}
+
+static void killed_importer(void)
+{
+	app_fill_now(app_open(app_take_handle()), KILLED_BYTES, AFTER);
+	app_put_number((uint64_t)getpid());
+	app_await();
 }
 
 static void describe(const char *what, CUdeviceptr ptr)
@@ -661,6 +756,8 @@ APP_PAIR(parts, parts_exporter, parts_importer)
 APP_PAIR(thousand, thousand_exporter, thousand_importer)
 APP_PAIR(barrier, barrier_exporter, barrier_importer)
 APP_PAIR(descriptors, descriptors_exporter, descriptors_importer)
+APP_PAIR(forks, forks_exporter, forks_importer)
+APP_PAIR(killed, killed_importer, killed_exporter)
 APP_PAIR(attributes, attributes_exporter, attributes_importer)
 APP_PAIR(peers, peers_exporter, peers_importer)
 APP_PAIR(hangup, descriptors_exporter, hangup_importer)
@@ -674,6 +771,8 @@ const struct app_scenario app_scenarios[] = {
 	{"thousand", thousand},
 	{"barrier", barrier},
 	{"descriptors", descriptors},
+	{"forks", forks},
+	{"killed", killed},
 	{"attributes", attributes},
 	{"peers", peers},
 	{"hangup", hangup},

@@ -55,7 +55,7 @@ void app_peer_wait(void)
 
 	if (waitpid(peer_pid, &status, 0) != peer_pid)
 		exit(74);
-	app_result("the exporter's end", WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+	app_result("the second process's end", WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
 	peer_pid = 0;
 }
 

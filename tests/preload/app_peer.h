@@ -43,4 +43,4 @@ int app_wrong(CUdeviceptr ptr, size_t bytes, uint32_t value); /* counts the word
 int app_is_readable(CUdeviceptr ptr);
 uint64_t app_id_of(CUdeviceptr ptr);
 
-void app_peer_wait(void); /* waits for the exporter's end and prints its status */
+void app_peer_wait(void); /* waits for the second process's end and prints its status */

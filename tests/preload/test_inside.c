@@ -208,7 +208,7 @@ START_TEST(an_exporter_answers_hostile_clients_while_it_allocates_and_frees)
 	play_run(&(struct play){.program = "app_ipc_mapped_inside", .words = {"hostile"}, .env = env});
 	ck_assert_str_eq(play_out, "chunks were passed: 1\nrequests were refused: 1\n"
 				   "answers with a wrong number of descriptors: 0\n"
-				   "descriptors that stay at the exporter's: 0\nthe exporter's end: 0\n");
+				   "descriptors that stay at the exporter's: 0\nthe second process's end: 0\n");
 }
 END_TEST
 

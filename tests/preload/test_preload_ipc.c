@@ -16,7 +16,7 @@
 /*
  * In the kind split a process without the library cannot open a part of a segment. An importer without
  * it runs only the first rows, which export whole allocations. An exporter without it does not run the
- * last row, in which it imports.
+ * last rows, in which it imports.
  */
 static const struct {
 	const char *program, *scenario;
@@ -42,12 +42,14 @@ static const struct {
 	{"app_ipc_mapped", "parts"},
 	{"app_ipc_mapped", "barrier"},
 	{"app_ipc_mapped", "descriptors"},
+	{"app_ipc_mapped", "forks"},
 	{"app_ipc_mapped", "attributes"},
 	{"app_ipc_mapped", "alone"},
+	{"app_ipc_mapped", "killed"},
 	{"app_ipc", "exchanged"},
 };
 
-enum { N_ROWS = LENGTH(rows), N_OF_WHOLES = 2, N_ONE_WAY = N_ROWS - 1 };
+enum { N_ROWS = LENGTH(rows), N_OF_WHOLES = 2, N_ONE_WAY = N_ROWS - 2 };
 
 static const char *const pools[] = {"none", "simple", "binned", "split", "vmm"};
 
@@ -149,7 +151,7 @@ START_TEST(an_ipc_answer_with_an_offset_outside_its_segment_is_refused)
 		.env = environment(SPLIT, NULL),
 		.preload = play_library});
 	ck_assert_str_eq(play_out,
-		"open: 1\nopen: 1\nopen: 1\nopen: 1\nopened without being closed: 0\nthe exporter's end: 0\n");
+		"open: 1\nopen: 1\nopen: 1\nopen: 1\nopened without being closed: 0\nthe second process's end: 0\n");
 	ck_assert_int_eq(play_status, 0);
 }
 END_TEST
@@ -189,9 +191,17 @@ START_TEST(a_thousand_handles_are_opened_as_without_the_library)
 }
 END_TEST
 
+/* GPUPOOL_DEBUG fills other freed blocks. */
+static const char *const debug[] = {"GPUPOOL_DEBUG=off", "GPUPOOL_DEBUG=poison", "GPUPOOL_DEBUG=poison,guard"};
+
 START_TEST(freed_blocks_of_vmm_keep_their_contents_while_another_process_has_them_open)
 {
-	play_vmm("thousand");
+	const char *const env[] = {"GPUPOOL_POOL=vmm", "GPUPOOL_LOG=off", debug[_i], CLOCK, NULL};
+
+	play_run(&(struct play){
+		.program = "app_ipc_mapped", .words = {"thousand"}, .env = env, .preload = play_library});
+	ck_assert_int_eq(play_status, 0);
+	ck_assert_ptr_nonnull(strstr(play_out, "wrong words: 0\n"));
 	ck_assert_uint_eq(play_fact("words that changed after the free"), 0);
 }
 END_TEST
@@ -208,7 +218,7 @@ START_TEST(clients_that_end_before_they_have_a_chunk_leave_no_descriptor_in_the_
 {
 	play_vmm("hangup");
 	ck_assert_str_eq(play_out, "open: 0\na wrong nonce is refused: 1\nno chunk is passed: 1\nopen: 0\n"
-				   "descriptors that stay at the exporter's: 0\nthe exporter's end: 0\n");
+				   "descriptors that stay at the exporter's: 0\nthe second process's end: 0\n");
 }
 END_TEST
 
@@ -217,7 +227,7 @@ START_TEST(an_exporter_that_allocates_and_frees_answers_any_request_for_a_chunk)
 	play_vmm("hostile");
 	ck_assert_str_eq(play_out, "chunks were passed: 1\nrequests were refused: 1\n"
 				   "answers with a wrong number of descriptors: 0\n"
-				   "descriptors that stay at the exporter's: 0\nthe exporter's end: 0\n");
+				   "descriptors that stay at the exporter's: 0\nthe second process's end: 0\n");
 }
 END_TEST
 
@@ -231,7 +241,7 @@ START_TEST(an_open_that_fails_in_the_middle_leaves_nothing_mapped)
 				   "cuMemMap: 2\ndescriptors that stay: 0\n"
 				   "cuMemMap: 2\ndescriptors that stay: 0\n"
 				   "cuMemSetAccess: 101\ndescriptors that stay: 0\n"
-				   "reservations that stay: 0\nwrong words: 0\nclose: 0\nthe exporter's end: 0\n");
+				   "reservations that stay: 0\nwrong words: 0\nclose: 0\nthe second process's end: 0\n");
 }
 END_TEST
 
@@ -240,7 +250,7 @@ START_TEST(an_exporter_that_cannot_pass_a_chunk_loses_no_memory_and_the_importer
 	play_vmm("refuses");
 	ck_assert_str_eq(play_out, "open while the driver refuses: 1\nopen while the exporter has no descriptor: 1\n"
 				   "open without a descriptor: 1\nopen: 0\nthe exporter's free: 0\n"
-				   "the exporter's end: 0\n");
+				   "the second process's end: 0\n");
 	ck_assert_ptr_nonnull(strstr(play_err, "the driver of that process cannot export the memory\n"));
 	ck_assert_ptr_nonnull(strstr(play_err, "this process has no file descriptor left\n"));
 }
@@ -314,7 +324,8 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc, another_device_reaches_an_opened_block_by_peer_access, 0, N_POOLS);
 	tcase_add_loop_test(tc, a_thousand_handles_are_opened_as_without_the_library, 0, N_POOLS);
 	tcase_add_test(tc, a_block_of_vmm_that_lies_in_several_chunks_is_opened_chunk_by_chunk);
-	tcase_add_test(tc, freed_blocks_of_vmm_keep_their_contents_while_another_process_has_them_open);
+	tcase_add_loop_test(tc, freed_blocks_of_vmm_keep_their_contents_while_another_process_has_them_open, 0,
+		(int)LENGTH(debug));
 	tcase_add_test(tc, a_block_of_vmm_opens_while_a_thread_of_the_exporter_waits_in_a_free);
 	tcase_add_test(tc, clients_that_end_before_they_have_a_chunk_leave_no_descriptor_in_the_exporter);
 	tcase_add_test(tc, an_exporter_that_allocates_and_frees_answers_any_request_for_a_chunk);
