@@ -218,8 +218,8 @@ static bool has_functions(void)
 
 /*
  * Makes every mapping call once: the driver may claim support that a container or a virtual machine forbids. An export
- * takes 0.7 ms on an H200, and is tried when the program asks for the first handle. Running
- * out of memory does not show that mapping is forbidden, so it counts as success.
+ * takes 0.7 ms on an H200, so it is left to gp_mapping_can_export. Running out of memory does not show that mapping is
+ * forbidden, so it counts as success.
  */
 static bool can_map(struct gp_context *context, uint64_t granule)
 {
@@ -244,18 +244,14 @@ static bool can_map(struct gp_context *context, uint64_t granule)
 	return !r || r == CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-bool gp_mapping_can_export(struct gp_context *context)
+/* Makes a chunk and exports it once. */
+static CUresult try_export(const CUmemAllocationProp *properties, uint64_t granule)
 {
-	CUmemAllocationProp properties = properties_of(context);
-	int fd = -1, known = atomic_load(&context->export_state);
-	struct gp_driver_relaxed relaxed;
-	uint64_t granule, handle;
-	CUresult r;
+	struct gp_driver_relaxed relaxed = gp_driver_relax();
+	uint64_t handle;
+	int fd = -1;
+	CUresult r = gp_real.cuMemCreate(&handle, granule, properties, 0);
 
-	if (known || !context->is_shareable || gp_mapping_granule(context, &granule))
-		return known == GP_EXPORT_WORKS;
-	relaxed = gp_driver_relax();
-	r = gp_real.cuMemCreate(&handle, granule, &properties, 0);
 	if (!r) {
 		r = gp_real.cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
 		(void)gp_real.cuMemRelease(handle);
@@ -263,8 +259,26 @@ bool gp_mapping_can_export(struct gp_context *context)
 	gp_driver_unrelax(&relaxed);
 	if (fd >= 0)
 		close(fd);
-	/* Without memory or descriptors the answer stays unknown. */
-	if (r != CUDA_ERROR_OUT_OF_MEMORY)
+	return r;
+}
+
+/* Any other error may pass, for example when the process has no descriptor left. */
+static bool is_refusal(CUresult r)
+{
+	return r == CUDA_ERROR_INVALID_VALUE || r == CUDA_ERROR_NOT_PERMITTED || r == CUDA_ERROR_NOT_SUPPORTED;
+}
+
+bool gp_mapping_can_export(struct gp_context *context)
+{
+	CUmemAllocationProp properties = properties_of(context);
+	int known = atomic_load(&context->export_state);
+	uint64_t granule;
+	CUresult r;
+
+	if (known || !context->is_shareable || gp_mapping_granule(context, &granule))
+		return known == GP_EXPORT_WORKS;
+	r = try_export(&properties, granule);
+	if (!r || is_refusal(r))
 		atomic_store(&context->export_state, r ? GP_EXPORT_FAILS : GP_EXPORT_WORKS);
 	return !r || r == CUDA_ERROR_OUT_OF_MEMORY;
 }

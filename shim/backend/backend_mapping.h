@@ -18,7 +18,8 @@ int gp_mapping_setup(struct gp_context *context, uint64_t *ret_granule);
 int gp_mapping_granule(struct gp_context *context, uint64_t *ret_granule);
 
 /*
- * True if the driver exports mapped memory by file descriptors. Tries it once: a container or a virtual machine may
- * forbid what the driver claims to support.
+ * True if the driver exports mapped memory by file descriptors. The first call tries it with a chunk of its own, since
+ * a container or a virtual machine may forbid what the driver claims to support, and later calls know the result.
+ * After an error that may pass the next call tries again; if memory was short, the result is true until then.
  */
 bool gp_mapping_can_export(struct gp_context *context);

@@ -296,6 +296,24 @@ START_TEST(blocks_of_vmm_that_no_process_could_open_have_no_ipc_handle_and_the_l
 }
 END_TEST
 
+/* The program asks for the attribute first. An error that may pass is not remembered. */
+static const struct {
+	const char *variable, *out;
+} passing[] = {
+	{"SIMGPU_FAULT=cuMemExportToShareableHandle:1=2", "legacy: 1\nexport: 0\nexport of a freed block: 1\n"},
+	{"SIMGPU_FAULT=cuMemExportToShareableHandle:1=304", "legacy: 0\nexport: 0\nexport of a freed block: 1\n"},
+};
+
+START_TEST(blocks_of_vmm_have_an_ipc_handle_again_once_the_driver_can_export)
+{
+	const char *const env[] = {"GPUPOOL_POOL=vmm", "GPUPOOL_LOG=warn", passing[_i].variable, MEMORY, NULL};
+
+	play_run(&(struct play){.program = "app_ipc_mapped", .words = {"alone"}, .env = env, .preload = play_library});
+	ck_assert_str_eq(play_out, passing[_i].out);
+	ck_assert_str_eq(play_err, "");
+}
+END_TEST
+
 /* Proves that the scenario "first" can fail: this setting keeps the library from waiting for completion. */
 START_TEST(with_ordered_reuse_forced_an_importers_first_write_is_lost)
 {
@@ -335,6 +353,8 @@ static void add(TCase *tc)
 	tcase_add_test(tc, an_importer_without_the_library_is_refused_blocks_of_vmm_and_the_exporter_logs_the_remedy);
 	tcase_add_loop_test(tc, blocks_of_vmm_that_no_process_could_open_have_no_ipc_handle_and_the_log_says_why, 0,
 		LENGTH(unable));
+	tcase_add_loop_test(
+		tc, blocks_of_vmm_have_an_ipc_handle_again_once_the_driver_can_export, 0, (int)LENGTH(passing));
 	tcase_add_test(tc, with_ordered_reuse_forced_an_importers_first_write_is_lost);
 }
 

@@ -153,6 +153,8 @@ static const struct {
 	{"SIMGPU_LACKS=103", "split", "the driver cannot share mapped memory with other processes"},
 	{"SIMGPU_HIDE=cuMemExportToShareableHandle", "split",
 		"the driver cannot share mapped memory with other processes"},
+	{"SIMGPU_FAULT=cuMemExportToShareableHandle:1+=801", "split",
+		"the driver cannot share mapped memory with other processes"},
 	{"GPUPOOL_BACKEND=managed", "split", "GPUPOOL_BACKEND is not device"},
 };
 
