@@ -234,14 +234,15 @@ END_TEST
 START_TEST(an_open_that_fails_in_the_middle_leaves_nothing_mapped)
 {
 	play_vmm("faults");
-	ck_assert_str_eq(play_out, "open: 0\n"
-				   "cuMemImportFromShareableHandle: 2\ndescriptors that stay: 0\n"
-				   "cuMemImportFromShareableHandle: 2\ndescriptors that stay: 0\n"
-				   "cuMemAddressReserve: 2\ndescriptors that stay: 0\n"
-				   "cuMemMap: 2\ndescriptors that stay: 0\n"
-				   "cuMemMap: 2\ndescriptors that stay: 0\n"
-				   "cuMemSetAccess: 101\ndescriptors that stay: 0\n"
-				   "reservations that stay: 0\nwrong words: 0\nclose: 0\nthe second process's end: 0\n");
+	ck_assert_str_eq(play_out,
+		"open: 0\n"
+		"cuMemImportFromShareableHandle: 2\ndescriptors that stay: 0\n"
+		"cuMemImportFromShareableHandle: 2\ndescriptors that stay: 0\n"
+		"cuMemAddressReserve: 2\ndescriptors that stay: 0\n"
+		"cuMemMap: 2\ndescriptors that stay: 0\n"
+		"cuMemMap: 2\ndescriptors that stay: 0\n"
+		"cuMemSetAccess: 101\ndescriptors that stay: 0\n"
+		"reservations that stay: 0\nwrong words: 0\nclose: 0\nthe second process's end: 0\n");
 }
 END_TEST
 
@@ -342,8 +343,8 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc, another_device_reaches_an_opened_block_by_peer_access, 0, N_POOLS);
 	tcase_add_loop_test(tc, a_thousand_handles_are_opened_as_without_the_library, 0, N_POOLS);
 	tcase_add_test(tc, a_block_of_vmm_that_lies_in_several_chunks_is_opened_chunk_by_chunk);
-	tcase_add_loop_test(tc, freed_blocks_of_vmm_keep_their_contents_while_another_process_has_them_open, 0,
-		(int)LENGTH(debug));
+	tcase_add_loop_test(
+		tc, freed_blocks_of_vmm_keep_their_contents_while_another_process_has_them_open, 0, (int)LENGTH(debug));
 	tcase_add_test(tc, a_block_of_vmm_opens_while_a_thread_of_the_exporter_waits_in_a_free);
 	tcase_add_test(tc, clients_that_end_before_they_have_a_chunk_leave_no_descriptor_in_the_exporter);
 	tcase_add_test(tc, an_exporter_that_allocates_and_frees_answers_any_request_for_a_chunk);
