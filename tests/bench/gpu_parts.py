@@ -114,7 +114,7 @@ def run_guest(book, setup, options, log):
 
 
 def run_first(book, setup, options, log):
-    kinds = [setup.peer(kind, "first", kind) for kind in ("none", "simple", "binned", "split", "vmm")]
+    kinds = [setup.peer(kind, "first", kind) for kind in ("none", "simple", "binned", "split", "vmm", "auto")]
     extras.first_calls(book, [setup.peer("raw", "first"), *kinds], scaled(20, options))
 
 
