@@ -25,8 +25,6 @@
 #include "shim/debug/debug.h"
 #include "shim/driver/driver_table.h"
 
-#define GRANULE (2 * GP_MIB)
-
 static CUmemAllocationProp properties_of(const struct gp_context *context)
 {
 	return (CUmemAllocationProp){
@@ -54,7 +52,7 @@ static int mapping_address_reserve(void *arg, uint64_t bytes, uint64_t *ret_addr
 		return -ENOTSUP;
 	r = gp_driver_enter(&scope, context->handle);
 	if (!r) {
-		r = gp_real.cuMemAddressReserve(&ptr, bytes, GRANULE, 0, 0);
+		r = gp_real.cuMemAddressReserve(&ptr, bytes, GP_MAPPING_GRANULE, 0, 0);
 		gp_driver_leave(&scope);
 	}
 	gp_context_leave(context);
@@ -125,18 +123,21 @@ static int mapping_unmap(void *arg, uint64_t addr, uint64_t bytes)
 	return result_of(r);
 }
 
-/* Gives access to the context's device and to the devices with peer access. Stops at the first call that fails. */
-static CUresult allow(struct gp_context *context, CUdeviceptr ptr, size_t bytes)
+uint64_t gp_mapping_devices(const struct gp_context *context)
 {
-	uint64_t peers = gp_peer_access_devices(context->handle) & ~(UINT64_C(1) << context->device->index);
-	CUmemAccessDesc access = {
-		.location = {CU_MEM_LOCATION_TYPE_DEVICE, context->device->index},
-		.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
-	};
-	CUresult r = gp_real.cuMemSetAccess(ptr, bytes, &access, 1);
+	return gp_peer_access_devices(context->handle) | UINT64_C(1) << context->device->index;
+}
 
-	for (; !r && peers; peers &= peers - 1) {
-		access.location.id = __builtin_ctzll(peers);
+CUresult gp_mapping_allow(CUdeviceptr ptr, size_t bytes, uint64_t devices)
+{
+	CUresult r = CUDA_SUCCESS;
+
+	for (; !r && devices; devices &= devices - 1) {
+		CUmemAccessDesc access = {
+			.location = {CU_MEM_LOCATION_TYPE_DEVICE, __builtin_ctzll(devices)},
+			.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+		};
+
 		r = gp_real.cuMemSetAccess(ptr, bytes, &access, 1);
 	}
 	return r;
@@ -157,7 +158,7 @@ static CUresult map_and_allow(
 
 	if (r)
 		return r;
-	r = allow(context, ptr, bytes);
+	r = gp_mapping_allow(ptr, bytes, gp_mapping_devices(context));
 	if (r && gp_real.cuMemUnmap(ptr, bytes))
 		*ret_is_stuck = true;
 	return r;
@@ -292,7 +293,7 @@ int gp_mapping_granule(struct gp_context *context, uint64_t *ret_granule)
 		!gp_driver_has(context->device->index, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) ||
 		gp_real.cuMemGetAllocationGranularity(&granule, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM))
 		return -ENOTSUP;
-	granule = gp_max(granule, GRANULE);
+	granule = gp_max(granule, GP_MAPPING_GRANULE);
 	if (granule & (granule - 1))
 		return -ENOTSUP;
 	*ret_granule = granule;

@@ -6,7 +6,16 @@
 
 #include "shim/context/context.h"
 
+/* Reservations begin at a multiple of this, and no chunk is smaller. */
+#define GP_MAPPING_GRANULE (2 * GP_MIB)
+
 extern const struct gp_mapping_ops gp_mapping_backend;
+
+/* Returns a bit for the context's device, and for each that the program has given access to the context's memory. */
+uint64_t gp_mapping_devices(const struct gp_context *context);
+
+/* Gives the devices with a bit set access to mapped memory. Stops at the first call that fails. */
+CUresult gp_mapping_allow(CUdeviceptr ptr, size_t bytes, uint64_t devices);
 
 /*
  * Finds out whether the driver can map memory for the context, by mapping a chunk once. Returns 0 and the granule of

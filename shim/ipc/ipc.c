@@ -232,14 +232,22 @@ static bool is_own(const struct handle *handle)
 	return nonce && handle->nonce == nonce && handle->pid == (uint64_t)getpid();
 }
 
+static struct import *find_open_locked(const struct handle *handle)
+{
+	struct import *import = imports;
+
+	while (import && memcmp(&import->handle, handle, sizeof(*handle)) != 0)
+		import = import->next;
+	return import;
+}
+
 /* Finds a block that is open here already. The exporter need not be asked again then, and may even have ended. */
 static bool find_in_imports(const struct handle *handle, struct gp_ipc_reply *ret_reply)
 {
 	const struct import *import;
 
 	gp_mutex_lock(&lock);
-	for (import = imports; import && memcmp(&import->handle, handle, sizeof(*handle)) != 0; import = import->next)
-		;
+	import = find_open_locked(handle);
 	if (import)
 		*ret_reply = import->reply;
 	gp_mutex_unlock(&lock);
@@ -391,10 +399,8 @@ static CUresult refuse_version(const struct handle *handle)
 static bool open_again_locked(
 	const struct handle *handle, const struct gp_context *context, CUdeviceptr *ret_ptr, CUresult *ret_result)
 {
-	struct import *import;
+	struct import *import = find_open_locked(handle);
 
-	for (import = imports; import && memcmp(&import->handle, handle, sizeof(*handle)) != 0; import = import->next)
-		;
 	if (!import)
 		return false;
 	*ret_result = import->context == context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;

@@ -44,17 +44,20 @@ static bool read_handle(const char *text, CUipcMemHandle *handle)
 	return true;
 }
 
+static bool is_refusal(const char *line, const char *reason)
+{
+	return gp_ask_take_text(&line, "{\"schema\":\"gpupool.error/1\",\"reason\":\"") &&
+	       gp_ask_take_text(&line, reason) && *line == '"';
+}
+
 int gp_ipc_parse(const char *line, struct gp_ipc_reply *ret_reply)
 {
-	static const char begin[] = "{\"schema\":\"gpupool.ipc/1\",\"handle\":\"";
-	static const char refusal[] = "{\"schema\":\"gpupool.error/1\",\"reason\":\"unknown\"";
 	const size_t digits = 2 * sizeof(ret_reply->segment);
 
-	if (strncmp(line, refusal, sizeof(refusal) - 1) == 0)
+	if (is_refusal(line, "unknown"))
 		return -ENOENT;
-	if (strncmp(line, begin, sizeof(begin) - 1) != 0)
+	if (!gp_ask_take_text(&line, "{\"schema\":\"gpupool.ipc/1\",\"handle\":\""))
 		return -EPROTO;
-	line += sizeof(begin) - 1;
 	if (strnlen(line, digits) < digits || !read_handle(line, &ret_reply->segment))
 		return -EPROTO;
 	line += digits;
@@ -65,12 +68,6 @@ int gp_ipc_parse(const char *line, struct gp_ipc_reply *ret_reply)
 	if (!ret_reply->bytes || ret_reply->offset > UINT64_MAX - ret_reply->bytes)
 		return -EPROTO;
 	return 0;
-}
-
-static bool is_refusal(const char *line, const char *reason)
-{
-	return gp_ask_take_text(&line, "{\"schema\":\"gpupool.error/1\",\"reason\":\"") &&
-	       gp_ask_take_text(&line, reason) && *line == '"';
 }
 
 int gp_ipc_parse_chunk(const char *line, struct gp_ipc_chunk *ret_chunk)

@@ -16,15 +16,12 @@
 
 #include "pool/vmm/pin.h"
 #include "shim/backend/backend_mapping.h"
-#include "shim/backend/peer_access.h"
 #include "shim/base/log.h"
 #include "shim/base/slow_path.h"
 #include "shim/context/driver_call.h"
 #include "shim/ctl/ctl_request.h"
 #include "shim/debug/debug.h"
 #include "shim/driver/driver_table.h"
-
-#define GRANULE (2 * GP_MIB)
 
 bool gp_ipc_is_shareable(CUdeviceptr ptr)
 {
@@ -99,39 +96,13 @@ static CUresult map_chunk(struct import *import, const struct gp_ipc_chunk *chun
 	return r;
 }
 
-static CUresult allow(const struct gp_ipc_mapping *mapping, CUdevice device)
-{
-	CUmemAccessDesc access = {
-		.location = {CU_MEM_LOCATION_TYPE_DEVICE, device},
-		.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
-	};
-
-	return gp_real.cuMemSetAccess(mapping->base, mapping->bytes, &access, 1);
-}
-
-/* Gives access to the devices with a bit set. Stops at the first call that fails. */
-static CUresult allow_each(const struct gp_ipc_mapping *mapping, uint64_t devices)
-{
-	CUresult r = CUDA_SUCCESS;
-
-	for (; !r && devices; devices &= devices - 1)
-		r = allow(mapping, __builtin_ctzll(devices));
-	return r;
-}
-
-/* Returns a bit for the context's device, and for those that the program has given access to the context's memory. */
-static uint64_t devices_of(const struct gp_context *context)
-{
-	return gp_peer_access_devices(context->handle) | UINT64_C(1) << context->device->index;
-}
-
 static CUresult take_in_context(struct import *import, const struct gp_ipc_chunk *chunk)
 {
 	struct gp_ipc_mapping *mapping = &import->mapping;
 	CUresult r = CUDA_SUCCESS;
 
 	if (!mapping->base) {
-		r = gp_real.cuMemAddressReserve(&mapping->base, chunk->span_bytes, GRANULE, 0, 0);
+		r = gp_real.cuMemAddressReserve(&mapping->base, chunk->span_bytes, GP_MAPPING_GRANULE, 0, 0);
 		if (r)
 			return r;
 		mapping->bytes = chunk->span_bytes;
@@ -141,8 +112,8 @@ static CUresult take_in_context(struct import *import, const struct gp_ipc_chunk
 	r = map_chunk(import, chunk);
 	if (r || import->mapped_bytes < mapping->bytes)
 		return r;
-	mapping->devices = devices_of(import->context);
-	return allow_each(mapping, mapping->devices);
+	mapping->devices = gp_mapping_devices(import->context);
+	return gp_mapping_allow(mapping->base, mapping->bytes, mapping->devices);
 }
 
 static int take(void *arg, const struct gp_ipc_chunk *chunk)
@@ -195,13 +166,13 @@ int gp_ipc_map(struct gp_context *context, pid_t pid, uint64_t start_ticks, cons
 
 void gp_ipc_allow_new(struct gp_context *context, const struct gp_ipc_mapping *mapping)
 {
-	uint64_t devices = devices_of(context) & ~mapping->devices;
+	uint64_t devices = gp_mapping_devices(context) & ~mapping->devices;
 	struct gp_driver_scope scope;
 
 	if (gp_likely(!devices) || !gp_context_enter(context))
 		return;
 	if (!gp_driver_enter(&scope, context->handle)) {
-		(void)allow_each(mapping, devices);
+		(void)gp_mapping_allow(mapping->base, mapping->bytes, devices);
 		gp_driver_leave(&scope);
 	}
 	gp_context_leave(context);
