@@ -164,6 +164,14 @@ static void play_vmm(const char *scenario)
 	ck_assert_int_eq(play_status, 0);
 }
 
+/* The exporter cannot tell that both processes run under the library, so it must not warn. */
+START_TEST(two_processes_with_the_library_share_memory_of_vmm_without_a_warning)
+{
+	play_vmm("interior");
+	ck_assert_str_eq(play_err, "");
+}
+END_TEST
+
 START_TEST(a_block_of_vmm_that_lies_in_several_chunks_is_opened_chunk_by_chunk)
 {
 	play_vmm("parts");
@@ -342,6 +350,7 @@ static void add(TCase *tc)
 	tcase_add_test(tc, an_ipc_answer_with_an_offset_outside_its_segment_is_refused);
 	tcase_add_loop_test(tc, another_device_reaches_an_opened_block_by_peer_access, 0, N_POOLS);
 	tcase_add_loop_test(tc, a_thousand_handles_are_opened_as_without_the_library, 0, N_POOLS);
+	tcase_add_test(tc, two_processes_with_the_library_share_memory_of_vmm_without_a_warning);
 	tcase_add_test(tc, a_block_of_vmm_that_lies_in_several_chunks_is_opened_chunk_by_chunk);
 	tcase_add_loop_test(
 		tc, freed_blocks_of_vmm_keep_their_contents_while_another_process_has_them_open, 0, (int)LENGTH(debug));
