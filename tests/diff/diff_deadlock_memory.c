@@ -6,10 +6,13 @@
 #include "steps.h"
 
 /*
- * This scenario has its own process. After other scenarios, the four blocks could be parts of different cached segments
- * of the pool type split, and would never merge.
+ * These scenarios have their own processes. After other scenarios, the blocks could be parts of different cached
+ * segments of the pool type split. They would never merge, and could not go back to the driver while the program holds
+ * the other parts. Whether that happens depends on the device's memory.
  */
-#define ALONE(X) X(pending_parts, STEPS_HUGE, "take-all busy free free free free spin malloc-big release")
+#define ALONE(X)                                                                                  \
+	X(pending_parts, STEPS_HUGE, "take-all busy free free free free spin malloc-big release") \
+	X(unpooled, STEPS_HUGE, "take-all busy free free free free free free free free spin malloc-async release")
 
 #define SCENARIOS(X)                                                                                            \
 	X(empty, STEPS_HUGE, "take-all spin malloc release")                                                    \
@@ -17,8 +20,7 @@
 	X(cached_more, STEPS_SMALL, "churn take-all free free free spin take take take release")                \
 	X(pending, STEPS_HUGE, "take-all busy free free spin malloc malloc release")                            \
 	X(pending_of_other, STEPS_HUGE, "take-all busy other:free other:free spin other:malloc malloc release") \
-	X(pending_async, STEPS_HUGE, "take-all busy free free-async free spin malloc release")                  \
-	X(unpooled, STEPS_HUGE, "take-all busy free free free free free free free free spin malloc-async release")
+	X(pending_async, STEPS_HUGE, "take-all busy free free-async free spin malloc release")
 
 SCENARIOS(STEPS_FUNCTION)
 ALONE(STEPS_FUNCTION)

@@ -156,6 +156,8 @@ NEEDS = {
         *around_spinning(is_alone=True, configs=NOT_DEBUG),
         Needs(name="limited", env={"GPUPOOL_LIMIT": "2GiB"}, is_alone=True, configs=TIGHT_CONFIGS),
         Needs(name="unreserved", env={"GPUPOOL_RESERVE": "0"}, is_alone=True, configs=TIGHT_CONFIGS),
+        # The size of an H100, on which cached segments are left in other sizes than on the default one.
+        Needs(name="h100", env={"SIMGPU_MEMORY": "81079M"}, is_alone=True, configs=KINDS),
         on_completion(is_alone=True),
         on_old_drivers(is_alone=True),
     ),
