@@ -43,7 +43,10 @@ bool gp_retain_freed_locked(struct gp_pool *pool, struct gp_block *block, const 
 	block->flags |= is_reusable ? GP_BLOCK_REUSABLE : 0;
 	gp_pool_unaccount_locked(pool, block);
 	gp_block_set_state(block, GP_BLOCK_RETAINED);
-	gp_list_append(&pool->retained, &block->captured.link);
+	if (is_reusable)
+		gp_list_append(&pool->retained, &block->captured.link);
+	else
+		gp_list_prepend(&pool->retained, &block->captured.link);
 	pool->stats.pending_bytes += block->size;
 	pool->stats.n_pending_blocks++;
 	pool->stats.retained_bytes += block->size;
@@ -57,20 +60,33 @@ static void leave_retained_locked(struct gp_pool *pool, struct gp_block *block)
 	pool->stats.retained_bytes -= block->size;
 }
 
-/* Returns the smallest block that fits and is not much larger than the request. */
+/*
+ * Returns the smallest block that fits and is not much larger than the request. The blocks that may be used again are
+ * the last ones of the list, those of the running captures behind those of the graphs that exist. So the search does
+ * not become longer with each graph.
+ */
 static struct gp_block *find_locked(struct gp_pool *pool, const struct gp_request *request)
 {
 	uint64_t size_max = request->size + request->size / GP_RETAINED_SLACK_SHARE;
 	struct gp_block *best = NULL;
-	struct gp_list *link;
+	int n_others = 0;
 
-	gp_list_each(link, &pool->retained) {
+	for (struct gp_list *link = pool->retained.prev; link != &pool->retained; link = link->prev) {
 		struct gp_block *b = gp_container_of(link, struct gp_block, captured.link);
 
-		if (b->flags & GP_BLOCK_REUSABLE && b->captured.retainer == request->capture->retainer &&
-			b->size >= request->size && b->size <= size_max && !gp_block_is_retired(b) &&
-			(!best || b->size < best->size))
-			best = b;
+		if (!(b->flags & GP_BLOCK_REUSABLE))
+			break;
+		if (b->captured.retainer != request->capture->retainer) {
+			if (++n_others == GP_RETAINED_OTHERS_MAX)
+				break;
+			continue;
+		}
+		if (b->size < request->size || b->size > size_max || gp_block_is_retired(b) ||
+			(best && best->size <= b->size))
+			continue;
+		best = b;
+		if (b->size == request->size)
+			break;
 	}
 	return best;
 }

@@ -402,6 +402,13 @@
 #define GP_RETAINED_SLACK_SHARE 8
 
 /*
+ * Blocks of other captures that the search for a block of the same capture passes over. They are of captures that run
+ * at the same time, or of graphs: of these there may be thousands, and the search holds the pool's lock.
+ * Held by test_retain.c, a_capture_finds_its_memory_behind_that_of_at_most_63_blocks_of_others. No figure.
+ */
+#define GP_RETAINED_OTHERS_MAX 64
+
+/*
  * Locks and lookups (lock.c, addrmap.c).
  */
 

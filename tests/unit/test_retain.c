@@ -138,6 +138,8 @@ START_TEST(a_released_block_waits_for_the_work_that_was_submitted_until_then)
 	gp_retainer_drop_owner(capture);
 	ck_assert_uint_eq(retained(), 0);
 	ck_assert_uint_ge(fixture_stats().pending_bytes, 4 * GP_MIB);
+	ck_assert_uint_ne(fixture_alloc(4 * GP_MIB), addr);
+	ck_assert_uint_ge(fixture_stats().pending_bytes, 4 * GP_MIB);
 	fake_complete_all(&px.fake);
 	(void)gp_pool_reclaim(fixture_pool());
 	ck_assert_uint_eq(fixture_stats().pending_bytes, 0);
@@ -167,12 +169,67 @@ START_TEST(memory_of_a_capture_is_used_again_only_by_requests_of_nearly_its_size
 		free_captured(addr);
 		again = alloc_in(rows[i].bytes, capture, 1, rows[i].may_reuse);
 		ck_assert_int_eq(again == addr, rows[i].is_same && _i != GP_KIND_NONE);
-		/* Another capture does not get it. */
-		ck_assert_uint_ne(alloc_in(8 * GP_MIB, capture, 1, false), addr);
 		end(0);
 		gp_retainer_put(capture);
 		fixture_teardown();
 	}
+}
+END_TEST
+
+START_TEST(a_capture_finds_its_memory_behind_that_of_at_most_63_blocks_of_others)
+{
+	static const struct {
+		unsigned n_before, n_behind; /* blocks of the other capture, freed before and after that of this one */
+		bool is_same;
+	} rows[] = {{0, 0, true}, {80, 0, true}, {0, 63, true}, {80, 63, true}, {0, 64, false}, {80, 64, false}};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct gp_retainer *second;
+		uint64_t addr, others[144];
+		unsigned n = rows[i].n_before + rows[i].n_behind;
+
+		setup(_i);
+		second = gp_retainer_new(&retainers);
+		gp_retainer_add_owner(second);
+		for (unsigned k = 0; k < n; k++)
+			others[k] = alloc_in(GP_MIB, second, 0, true);
+		addr = alloc_in(GP_MIB, capture, 0, true);
+		for (unsigned k = 0; k < n; k++) {
+			if (k == rows[i].n_before)
+				free_captured(addr);
+			free_in(others[k], &(struct gp_capture_free){second, .n_inside = 1, .may_reuse = true});
+		}
+		if (!rows[i].n_behind)
+			free_captured(addr);
+		/* What may not be used again is not in the way. */
+		free_captured(fixture_alloc(GP_MIB));
+		ck_assert_int_eq(alloc_in(GP_MIB, capture, 1, true) == addr, rows[i].is_same && _i != GP_KIND_NONE);
+		end(0);
+		gp_retainer_drop_owner(second);
+		ck_assert_uint_eq(retained(), 0);
+		gp_retainer_put(second);
+		gp_retainer_put(capture);
+		fixture_teardown();
+	}
+}
+END_TEST
+
+START_TEST(memory_of_a_capture_is_not_used_again_in_another_one)
+{
+	struct gp_retainer *second;
+	uint64_t addr;
+
+	setup(_i);
+	second = gp_retainer_new(&retainers);
+	gp_retainer_add_owner(second);
+	addr = alloc_in(8 * GP_MIB, capture, 0, true);
+	free_captured(addr);
+	ck_assert_uint_ne(alloc_in(8 * GP_MIB, second, 0, true), addr);
+	end(0);
+	gp_retainer_drop_owner(second);
+	gp_retainer_put(second);
+	gp_retainer_put(capture);
+	fixture_teardown();
 }
 END_TEST
 
@@ -328,6 +385,8 @@ static Suite *make_suite(void)
 	tcase_add_loop_test(tc, a_capture_that_ends_without_a_graph_retains_nothing, 0, GP_N_KINDS);
 	tcase_add_loop_test(tc, a_released_block_waits_for_the_work_that_was_submitted_until_then, 0, GP_N_KINDS);
 	tcase_add_loop_test(tc, memory_of_a_capture_is_used_again_only_by_requests_of_nearly_its_size, 0, GP_N_KINDS);
+	tcase_add_loop_test(tc, a_capture_finds_its_memory_behind_that_of_at_most_63_blocks_of_others, 0, GP_N_KINDS);
+	tcase_add_loop_test(tc, memory_of_a_capture_is_not_used_again_in_another_one, 0, GP_N_KINDS);
 	tcase_add_loop_test(tc, memory_that_other_work_may_have_used_is_not_used_again_in_the_capture, 0, GP_N_KINDS);
 	tcase_add_loop_test(tc, memory_is_not_retained_if_nothing_was_captured_while_it_was_allocated, 0, GP_N_KINDS);
 	tcase_add_loop_test(tc, memory_of_a_thread_outside_the_capture_is_retained_only_if_it_joins, 0, GP_N_KINDS);
