@@ -108,13 +108,23 @@ static void reset_in_child(void)
 	atomic_store(&n_opening, gp_libraries_is_opening);
 }
 
-static const struct gp_fork_child child = {.fn = reset_in_child};
+/* Called at each look, that is at each growth of a pool. */
+static void watch_forks(void)
+{
+	static const struct gp_fork_child child = {.fn = reset_in_child};
+	static _Atomic bool is_watching;
+
+	if (gp_likely(atomic_load(&is_watching)))
+		return;
+	gp_fork_on_child(&child);
+	atomic_store(&is_watching, true);
+}
 
 void gp_libraries_opening(void)
 {
 	/* A process that makes no CUDA call gets no handler for its forks. */
 	if (gp_real_is_found())
-		gp_fork_on_child(&child);
+		watch_forks();
 	/* This keeps the thread's next allocation off the fast path, even if another thread clears the bit. */
 	gp_thread_forget_current();
 	if (!gp_libraries_is_opening)
@@ -143,7 +153,7 @@ void gp_libraries_look(void)
 	unsigned before;
 	bool may_clear;
 
-	gp_fork_on_child(&child);
+	watch_forks();
 	gp_libraries_opened();
 	before = atomic_load(&n_openings);
 	may_clear = gp_slow_path_is_any(GP_SLOW_PATH_LIBRARIES) && is_settled();
