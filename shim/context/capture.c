@@ -73,9 +73,17 @@ static bool is_any_unlisted;       /* there was no host memory for an entry or a
 static _Atomic uint32_t n_outside; /* submissions that were not captured, while a stream captured */
 static _Atomic unsigned n_refused;
 
+/*
+ * A system call for each submission would cost more than the rest. A forked child of a process that has captured serves
+ * no call, so it does not matter that its thread has another number.
+ */
 static int thread_now(void)
 {
-	return (int)syscall(SYS_gettid);
+	static _Thread_local int number __attribute__((tls_model("initial-exec")));
+
+	if (gp_unlikely(!number))
+		number = (int)syscall(SYS_gettid);
+	return number;
 }
 
 static bool is_thread_gone(int thread)
@@ -577,17 +585,17 @@ static struct entry *find_by_id_locked(uint64_t id)
 }
 
 /* Work that no stream orders, or that goes to several streams, may belong to any capture and to none. */
-static void note_any_locked(int thread)
+static void note_any_locked(void)
 {
 	atomic_fetch_add(&n_outside, 1);
 	for (unsigned i = 0; i < n_entries; i++) {
 		entries[i].n_inside++;
 		entries[i].is_linear = false;
-		add_member_locked(thread, &entries[i]);
+		add_member_locked(thread_now(), &entries[i]);
 	}
 }
 
-static void note_locked(CUstream stream, uint64_t id, int thread)
+static void note_locked(CUstream stream, uint64_t id)
 {
 	struct entry *entry = find_by_id_locked(id);
 
@@ -597,7 +605,7 @@ static void note_locked(CUstream stream, uint64_t id, int thread)
 	}
 	entry->n_inside++;
 	entry->is_linear &= stream == entry->capture.stream;
-	add_member_locked(thread, entry);
+	add_member_locked(thread_now(), entry);
 }
 
 static bool is_inactive(void)
@@ -607,7 +615,7 @@ static bool is_inactive(void)
 
 void gp_capture_note_work(CUstream stream, int flags)
 {
-	int saved_errno = errno, thread = thread_now();
+	int saved_errno = errno;
 	bool is_any = stream == GP_STREAM_ANY;
 	uint64_t id;
 
@@ -615,12 +623,17 @@ void gp_capture_note_work(CUstream stream, int flags)
 		return;
 	stream = name_stream(stream, flags != 0);
 	id = is_any ? 0 : driver_id(stream);
-	gp_mutex_lock(&lock);
-	if (is_any)
-		note_any_locked(thread);
-	else
-		note_locked(stream, id, thread);
-	gp_mutex_unlock(&lock);
+	if (is_any || id) {
+		gp_mutex_lock(&lock);
+		if (is_any)
+			note_any_locked();
+		else
+			note_locked(stream, id);
+		gp_mutex_unlock(&lock);
+	} else {
+		/* Threads outside of the captures need no lock. */
+		atomic_fetch_add(&n_outside, 1);
+	}
 	errno = saved_errno;
 }
 
