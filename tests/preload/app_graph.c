@@ -328,18 +328,24 @@ static void *capture_in_thread(void *arg)
 	return NULL;
 }
 
+static void run_thread(void *(*fn)(void *), void *arg)
+{
+	pthread_t thread;
+
+	pthread_create(&thread, NULL, fn, arg);
+	pthread_join(thread, NULL);
+}
+
 static void second_thread(void)
 {
 	struct shared shared;
-	pthread_t thread;
 	CUgraphExec exec;
 	CUgraph graph;
 
 	start();
 	shared = (struct shared){app_alloc(bytes), out, stream};
 	begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
-	pthread_create(&thread, NULL, capture_in_thread, &shared);
-	pthread_join(thread, NULL);
+	run_thread(capture_in_thread, &shared);
 	graph = end();
 	exec = instantiate(graph);
 	APP_MUST(cuGraphDestroy(graph));
@@ -369,10 +375,9 @@ static void *work_beside(void *unused)
 	return NULL;
 }
 
-static void thread_beside(void)
+static void capture_with_work_beside(void)
 {
 	CUdeviceptr old;
-	pthread_t thread;
 	CUgraphExec exec;
 	CUgraph graph;
 
@@ -380,8 +385,7 @@ static void thread_beside(void)
 	old = app_alloc(bytes);
 	begin(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
 	app_fill(stream, old, touched, 1);
-	pthread_create(&thread, NULL, work_beside, NULL);
-	pthread_join(thread, NULL);
+	run_thread(work_beside, NULL);
 	app_pause("capture");
 	capture_through(old, 42);
 	graph = end();
@@ -389,6 +393,81 @@ static void thread_beside(void)
 	replay(exec, 42);
 	APP_MUST(cuGraphExecDestroy(exec));
 	APP_MUST(cuGraphDestroy(graph));
+	app_pause("end");
+	app_report_driver();
+}
+
+/* The interfaces of this call could submit work past the library, so any thread may take part in a capture. */
+static void thread_beside_unseen(void)
+{
+	static const CUuuid id = {"no such table"};
+	const void *table;
+
+	APP_MUST(cuInit(0));
+	(void)cuGetExportTable(&table, &id);
+	capture_with_work_beside();
+}
+
+static void *free_in_thread(void *old)
+{
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	APP_MUST(cuMemFree_v2(*(CUdeviceptr *)old));
+	return NULL;
+}
+
+/* A thread that takes no part in the capture frees memory that was captured. */
+static void freed_by_another_thread(void)
+{
+	CUdeviceptr old;
+	CUgraphExec exec;
+	CUgraph graph;
+
+	start();
+	old = app_alloc(bytes);
+	begin(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+	app_fill(stream, old, touched, 42);
+	APP_MUST(cuMemcpyDtoDAsync_v2(out, old, touched, stream));
+	run_thread(free_in_thread, &old);
+	graph = end();
+	exec = instantiate(graph);
+	APP_MUST(cuGraphDestroy(graph));
+	app_pause("graph");
+	replay(exec, 42);
+	APP_MUST(cuGraphExecDestroy(exec));
+	app_pause("end");
+	app_report_driver();
+}
+
+/* Allocates before it takes part in the capture, and keeps the memory. */
+static void *alloc_and_capture(void *arg)
+{
+	struct shared *shared = arg;
+
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	shared->old = app_alloc(bytes);
+	app_fill(shared->stream, shared->old, touched, 42);
+	APP_MUST(cuMemcpyDtoDAsync_v2(shared->out, shared->old, touched, shared->stream));
+	return NULL;
+}
+
+/* A thread joins the capture after an allocation whose memory is freed when the capture is over. */
+static void thread_joins(void)
+{
+	struct shared shared;
+	CUgraphExec exec;
+	CUgraph graph;
+
+	start();
+	shared = (struct shared){0, out, stream};
+	begin(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+	run_thread(alloc_and_capture, &shared);
+	graph = end();
+	exec = instantiate(graph);
+	APP_MUST(cuGraphDestroy(graph));
+	APP_MUST(cuMemFree_v2(shared.old));
+	app_pause("graph");
+	replay(exec, 42);
+	APP_MUST(cuGraphExecDestroy(exec));
 	app_pause("end");
 	app_report_driver();
 }
@@ -578,7 +657,10 @@ const struct app_scenario app_scenarios[] = {
 	{"chain-with-fork", chain_with_fork},
 	{"chain-with-other-work", chain_with_other_work},
 	{"second-thread", second_thread},
-	{"thread-beside", thread_beside},
+	{"freed-by-another-thread", freed_by_another_thread},
+	{"thread-joins", thread_joins},
+	{"thread-beside", capture_with_work_beside},
+	{"thread-beside-unseen", thread_beside_unseen},
 	{"threads", threads},
 	{"destroyed", destroyed},
 	{"into-a-graph", into_a_graph},

@@ -65,8 +65,8 @@ static void run(const char *scenario, const char *const *env)
 	}
 }
 
-static const char *const replayed[] = {
-	"replayed-global", "replayed-local", "replayed-relaxed", "cloned", "second-thread", "into-a-graph"};
+static const char *const replayed[] = {"replayed-global", "replayed-local", "replayed-relaxed", "cloned",
+	"second-thread", "into-a-graph", "freed-by-another-thread", "thread-joins"};
 
 START_TEST(a_graph_computes_with_memory_that_was_freed_in_its_capture_until_it_is_destroyed)
 {
@@ -114,6 +114,14 @@ START_TEST(memory_of_a_thread_that_takes_no_part_in_a_capture_is_not_reserved)
 {
 	run("thread-beside", pools[_i]);
 	ck_assert_uint_eq(retained_at("capture"), 0);
+	ck_assert_uint_eq(retained_at("end"), 0);
+}
+END_TEST
+
+START_TEST(memory_of_every_thread_is_reserved_once_work_may_be_submitted_unseen)
+{
+	run("thread-beside-unseen", pools[_i]);
+	ck_assert_uint_ge(retained_at("capture"), BLOCK);
 	ck_assert_uint_eq(retained_at("end"), 0);
 }
 END_TEST
@@ -209,6 +217,7 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc, memory_is_used_again_in_a_capture_only_while_its_work_has_one_order, 0,
 		N_POOLS * (int)LENGTH(chains));
 	tcase_add_loop_test(tc, memory_of_a_thread_that_takes_no_part_in_a_capture_is_not_reserved, 0, N_POOLS);
+	tcase_add_loop_test(tc, memory_of_every_thread_is_reserved_once_work_may_be_submitted_unseen, 0, N_POOLS);
 	tcase_add_loop_test(tc, threads_that_capture_at_the_same_time_lose_no_memory, 0, N_POOLS);
 	tcase_add_loop_test(tc, a_capture_that_ends_without_a_graph_releases_its_memory, 0, N_POOLS);
 	tcase_add_loop_test(tc, pinned_memory_that_is_freed_in_a_capture_stays_the_graphs, 0, N_POOLS);
