@@ -8,7 +8,7 @@
 /*
  * These scenarios have their own processes. After other scenarios, the blocks could be parts of different cached
  * segments of the pool type split. They would never merge, and could not go back to the driver while the program holds
- * the other parts. Whether that happens depends on the device's memory.
+ * the other parts. The size of the device decides whether that happens.
  */
 #define ALONE(X)                                                                                  \
 	X(pending_parts, STEPS_HUGE, "take-all busy free free free free spin malloc-big release") \

@@ -18,7 +18,7 @@ if "gpupool" in os.environ.get("LD_PRELOAD", ""):
 import torch
 
 STEPS, CAPTURES, HELD, WIDTH = 12, 100, 8, 512
-# A capture has some 20 MiB, and two looks differ by what the driver and PyTorch keep.
+# A capture has some 20 MiB. Two looks differ by some MiB that the driver and PyTorch keep.
 SEEN_MIN = LOST_MAX = 64 << 20
 
 
@@ -108,9 +108,9 @@ def capture_many(stream, n):
 
 def look_for_lost_memory():
     """
-    Compares two rounds of as many captures. What the driver and PyTorch keep from captures in general, they have after
-    the first round. PyTorch also keeps a workspace of cuBLAS for each stream, up to 32 MiB, so all captures warm up on
-    the same one. Returns false if memory was lost, or if a loss would not be seen.
+    Compares two rounds of as many captures. The driver and PyTorch keep some memory after the first captures, which the
+    first round takes. PyTorch also keeps a workspace of cuBLAS for each stream, up to 32 MiB, so all captures warm up
+    on the same one. Returns false if memory was lost, or if a loss would not be seen.
     """
     stream = torch.cuda.Stream()
     first = capture_many(stream, CAPTURES)

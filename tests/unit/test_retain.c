@@ -201,7 +201,7 @@ START_TEST(a_capture_finds_its_memory_behind_that_of_at_most_63_blocks_of_others
 		}
 		if (!rows[i].n_behind)
 			free_captured(addr);
-		/* What may not be used again is not in the way. */
+		/* A block that may not be used again is not in the way. */
 		free_captured(fixture_alloc(GP_MIB));
 		ck_assert_int_eq(alloc_in(GP_MIB, capture, 1, true) == addr, rows[i].is_same && _i != GP_KIND_NONE);
 		end(0);
