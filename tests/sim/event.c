@@ -88,6 +88,27 @@ CUresult cuEventDestroy_v2(CUevent handle)
 }
 
 /*
+ * A record is not an operation of its stream. So later work of blocking streams does not wait for a record on the
+ * legacy stream, and the reverse (measured on an H200). It is not known whether an event on such a stream also covers
+ * the earlier work of other streams for which an operation would wait. In the simulator it does not.
+ */
+static void mark(struct sim_event *event, const struct sim_stream *stream)
+{
+	const struct sim_family *family = stream->family;
+	struct sim_work *work = sim_work_new(stream->ctx, &record_op);
+
+	work->stream_number = stream->number;
+	sim_work_after(work, family->gate);
+	sim_work_after(work, stream->tail);
+	sim_work_submit(work);
+	sim_work_unref(event->mark);
+	event->mark = work;
+	sim_clock_assign(&event->clock, &stream->clock);
+	sim_clock_join(&event->clock, &family->gate_clock);
+	sim_clock_join(&event->clock, sim_host_clock());
+}
+
+/*
  * Other processes have their own clocks, so the recording of an interprocess event waits for its
  * work. Other processes then never have to wait for the event.
  */
@@ -109,11 +130,9 @@ static CUresult record(CUevent handle, CUstream stream_handle, bool per_thread)
 		return CUDA_SUCCESS;
 	}
 	SIM_TRY(sim_capture_implicit(stream));
-	SIM_TRY(sim_stream_push(stream, &record_op, NULL));
 	event->captured_in = 0;
 	event->recorded = true;
-	sim_work_replace(&event->mark, stream->tail);
-	sim_clock_assign(&event->clock, &stream->clock);
+	mark(event, stream);
 	return event->interprocess ? sim_stream_wait(stream) : CUDA_SUCCESS;
 }
 

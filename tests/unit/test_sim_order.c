@@ -234,6 +234,76 @@ START_TEST(a_kernel_that_may_begin_early_waits_for_a_gpu_wait_but_not_for_a_reco
 }
 END_TEST
 
+enum between { NO_CALL, RECORD, KERNEL };
+
+static const struct {
+	enum kind first, last;
+	enum between between;
+	bool is_ordered;
+} around_legacy[] = {
+	{BLOCKING, BLOCKING, NO_CALL, false},
+	{BLOCKING, BLOCKING, RECORD, false},
+	{BLOCKING, BLOCKING, KERNEL, true},
+	{BLOCKING, PER_THREAD, RECORD, false},
+	{BLOCKING, PER_THREAD, KERNEL, true},
+	{PER_THREAD, BLOCKING, RECORD, false},
+	{PER_THREAD, BLOCKING, KERNEL, true},
+};
+
+static void call_between(CUstream stream, enum between between)
+{
+	if (between == RECORD)
+		ok(cuEventRecord(test_event(), stream));
+	else if (between == KERNEL)
+		ok(test_spin(stream, 1000));
+}
+
+START_TEST(a_record_on_the_legacy_stream_does_not_order_blocking_streams_but_a_kernel_does)
+{
+	bool is_ordered = around_legacy[_i].is_ordered;
+	CUdeviceptr data, wrong;
+	CUstream last;
+	uint64_t n;
+
+	test_start();
+	data = test_alloc(WORDS * 4);
+	wrong = test_alloc(8);
+	last = stream_of(around_legacy[_i].last);
+	ok(test_spin_fill(stream_of(around_legacy[_i].first), data, WORDS, 1, MS));
+	call_between(CU_STREAM_LEGACY, around_legacy[_i].between);
+	ok(test_count_wrong(last, data, WORDS, 1, wrong));
+	ok(cuCtxSynchronize());
+	ok(cuMemcpyDtoH_v2(&n, wrong, sizeof(n)));
+	ck_assert_uint_eq(n, is_ordered ? 0 : WORDS);
+	ck_assert_uint_eq(simgpu_races(), !is_ordered);
+	simgpu_expect_races(!is_ordered);
+}
+END_TEST
+
+/* The host waits for one stream, and another stream reads what the legacy or the blocking stream writes. */
+START_TEST(a_record_does_not_make_its_stream_wait_for_others_but_a_kernel_does)
+{
+	enum kind first = _i / 2 ? LEGACY : BLOCKING, second = _i / 2 ? BLOCKING : LEGACY;
+	bool is_kernel = _i % 2;
+	CUdeviceptr data;
+	CUevent event;
+	CUstream stream;
+
+	test_start();
+	data = test_alloc(WORDS * 4);
+	event = test_event();
+	stream = stream_of(second);
+	ok(test_spin_fill(stream_of(first), data, WORDS, 1, 100 * MS));
+	call_between(stream, is_kernel ? KERNEL : NO_CALL);
+	ok(cuEventRecord(event, stream));
+	ok(cuEventSynchronize(event));
+	ok(test_fill(test_stream(CU_STREAM_NON_BLOCKING), data, WORDS, 2));
+	ck_assert_uint_eq(simgpu_races(), !is_kernel);
+	simgpu_expect_races(!is_kernel);
+	ok(cuCtxSynchronize());
+}
+END_TEST
+
 START_TEST(an_event_covers_work_before_it_and_none_after)
 {
 	CUevent event;
@@ -526,6 +596,9 @@ static TCase *order_cases(void)
 	tcase_add_loop_test(tc, a_context_event_waits_for_work_on_every_kind_of_stream, 0, 4);
 	tcase_add_loop_test(tc, a_kernel_that_may_begin_early_waits_for_a_gpu_wait_but_not_for_a_record, 0,
 		(int)(sizeof(before_early) / sizeof(before_early[0])));
+	tcase_add_loop_test(tc, a_record_on_the_legacy_stream_does_not_order_blocking_streams_but_a_kernel_does, 0,
+		(int)LENGTH(around_legacy));
+	tcase_add_loop_test(tc, a_record_does_not_make_its_stream_wait_for_others_but_a_kernel_does, 0, 4);
 	tcase_add_test(tc, an_event_covers_work_before_it_and_none_after);
 	tcase_add_test(tc, a_context_wait_does_not_make_the_host_wait);
 	tcase_add_test(tc, a_host_that_only_queries_sees_the_work_complete_in_the_end);
