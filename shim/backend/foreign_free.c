@@ -42,15 +42,30 @@ static void add(struct free *free)
 	atomic_fetch_add(&gp_foreign_n_frees, 1);
 }
 
-/* Records the stream's work so far in a new event. The stream's context need not be current. */
-static CUresult record(CUstream handle, CUcontext ctx, CUevent *ret_event)
+/*
+ * A free by the driver is an operation. On the legacy stream and on streams that follow it, an operation waits for
+ * earlier work of other streams, and an event is none. So such a stream first gets an operation of the same kind.
+ */
+static CUresult follow_others(CUstream handle)
+{
+	CUdeviceptr ptr;
+	CUresult r = gp_real.cuMemAllocAsync(&ptr, 1, handle);
+
+	return r ? r : gp_real.cuMemFreeAsync(ptr, handle);
+}
+
+/* Records the work that precedes the free in a new event. The stream's context need not be current. */
+static CUresult record(CUstream handle, const struct gp_stream *stream, CUevent *ret_event)
 {
 	struct gp_driver_scope scope;
-	CUresult r = gp_driver_enter(&scope, ctx);
+	CUresult r = gp_driver_enter(&scope, stream->ctx);
 
 	if (r)
 		return r;
-	r = gp_real.cuEventCreate(ret_event, CU_EVENT_DISABLE_TIMING);
+	if (stream->is_blocking)
+		r = follow_others(handle);
+	if (!r)
+		r = gp_real.cuEventCreate(ret_event, CU_EVENT_DISABLE_TIMING);
 	if (!r) {
 		r = gp_real.cuEventRecord(*ret_event, handle);
 		if (r)
@@ -76,7 +91,7 @@ int gp_foreign_free(CUdeviceptr ptr, CUstream handle, const struct gp_stream *st
 	if (free_) {
 		free_->ctx = stream->ctx;
 		free_->ctx_id = id_of(stream->ctx);
-		r = record(handle, stream->ctx, &free_->event);
+		r = record(handle, stream, &free_->event);
 	}
 
 	if (!r) {

@@ -299,13 +299,13 @@ static void held(void)
 }
 
 /*
- * Device 1 reads memory of device 0, and frees it on its own stream before the copy has begun. The next owner on
- * device 0 must not touch it before the copy has ended.
+ * Device 1 reads memory of device 0 on one of its streams, and frees it on the same stream, or on one that waits for
+ * the first, before the copy has begun. The next owner on device 0 must not touch it before the copy has ended.
  */
-static void elsewhere(void)
+static void free_elsewhere(bool is_blocking, bool is_copied_on_legacy, bool is_freed_on_legacy)
 {
 	CUcontext away;
-	CUstream home_stream, away_stream;
+	CUstream home_stream, away_stream, copy_stream, free_stream;
 	CUdeviceptr copy, first = 0;
 	size_t wrong = 0;
 	unsigned n_same = 0;
@@ -315,7 +315,9 @@ static void elsewhere(void)
 	APP_MUST(cuDevicePrimaryCtxRetain(&away, 1));
 	APP_MUST(cuCtxSetCurrent(away));
 	APP_MUST(cuCtxEnablePeerAccess(app_ctx, 0));
-	away_stream = app_stream();
+	APP_MUST(cuStreamCreate(&away_stream, is_blocking ? 0 : CU_STREAM_NON_BLOCKING));
+	copy_stream = is_copied_on_legacy ? NULL : away_stream;
+	free_stream = is_freed_on_legacy ? NULL : away_stream;
 	copy = app_alloc(64 * KIB);
 	for (unsigned i = 0; i < 20; i++) {
 		CUdeviceptr ptr, next;
@@ -327,9 +329,9 @@ static void elsewhere(void)
 		app_fill(home_stream, ptr, 64 * KIB, i);
 		APP_MUST(cuStreamSynchronize(home_stream));
 		APP_MUST(cuCtxSetCurrent(away));
-		APP_MUST(cuMemsetD32Async(copy, 0, 16 * KIB, away_stream));
-		APP_MUST(cuMemcpyPeerAsync(copy, away, ptr, app_ctx, 64 * KIB, away_stream));
-		APP_MUST(cuMemFreeAsync(ptr, away_stream));
+		APP_MUST(cuMemsetD32Async(copy, 0, 16 * KIB, copy_stream));
+		APP_MUST(cuMemcpyPeerAsync(copy, away, ptr, app_ctx, 64 * KIB, copy_stream));
+		APP_MUST(cuMemFreeAsync(ptr, free_stream));
 		APP_MUST(cuCtxSetCurrent(app_ctx));
 		next = take(MIB, home_stream);
 		app_fill(home_stream, next, 64 * KIB, ~i);
@@ -337,12 +339,27 @@ static void elsewhere(void)
 		APP_MUST(cuMemFreeAsync(next, home_stream));
 		app_result("free again", cuMemFreeAsync(ptr, home_stream) != 0);
 		APP_MUST(cuCtxSetCurrent(away));
-		APP_MUST(cuStreamSynchronize(away_stream));
+		APP_MUST(cuCtxSynchronize());
 	}
 	app_result("wrong words", (int)wrong);
 	app_fact("by the driver", calls_of_driver());
 	app_fact("memory from the driver", app_calls("cuMemAlloc_v2"));
 	app_report_driver();
+}
+
+static void elsewhere(void)
+{
+	free_elsewhere(false, false, false);
+}
+
+static void elsewhere_legacy(void)
+{
+	free_elsewhere(true, false, true);
+}
+
+static void elsewhere_blocking(void)
+{
+	free_elsewhere(true, true, false);
 }
 
 /* A context ends while blocks wait for its stream. */
@@ -388,6 +405,8 @@ const struct app_scenario app_scenarios[] = {
 	{"until-full", until_full},
 	{"held", held},
 	{"elsewhere", elsewhere},
+	{"elsewhere-legacy", elsewhere_legacy},
+	{"elsewhere-blocking", elsewhere_blocking},
 	{"elsewhere-ended", elsewhere_ended},
 	{0},
 };
