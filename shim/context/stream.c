@@ -8,20 +8,10 @@
 #include "shim/driver/launch_abi.h"
 #include "thread.h"
 
-/* The lowest bits of a number: the kind of stream. No number is 0. */
-enum { CREATED = 1, LEGACY = 2, PER_THREAD = 3, N_KIND_BITS = 2 };
+/* The number of default streams. Those of created streams are odd. */
+enum { OF_DEFAULT_STREAMS = 2 };
 
 _Atomic enum gp_stream_mode gp_stream_mode;
-
-static uint64_t number_of_thread(void)
-{
-	static _Thread_local uint64_t number __attribute__((tls_model("initial-exec")));
-	static _Atomic uint64_t n_threads;
-
-	if (!number)
-		number = atomic_fetch_add(&n_threads, 1) + 1;
-	return number;
-}
 
 static bool ask(CUstream handle, unsigned long long id, struct gp_known_stream *ret_known)
 {
@@ -57,7 +47,7 @@ static bool identify_created(CUstream handle, struct gp_stream *ret_stream)
 		return false;
 	*ret_stream = (struct gp_stream){
 		.ctx = known->ctx,
-		.number = (uint64_t)id << N_KIND_BITS | CREATED,
+		.number = (uint64_t)id << 1 | 1,
 		.is_blocking = known->is_blocking,
 	};
 	return true;
@@ -70,14 +60,12 @@ bool gp_stream_decide(enum gp_stream_mode mode)
 	return atomic_compare_exchange_strong(&gp_stream_mode, &now, mode) || now == mode;
 }
 
-bool gp_stream_identify(CUstream handle, bool is_per_thread, CUcontext current, struct gp_stream *ret_stream)
+bool gp_stream_identify(CUstream handle, CUcontext current, struct gp_stream *ret_stream)
 {
 	if (gp_unlikely(!gp_real.cuStreamGetId || !gp_real.cuStreamGetCtx || !gp_real.cuStreamGetFlags))
 		return false;
 	if (handle && handle != CU_STREAM_LEGACY && handle != CU_STREAM_PER_THREAD)
 		return identify_created(handle, ret_stream);
-	*ret_stream = (struct gp_stream){.ctx = current, .number = LEGACY, .is_blocking = true};
-	if (handle == CU_STREAM_PER_THREAD || (!handle && is_per_thread))
-		ret_stream->number = number_of_thread() << N_KIND_BITS | PER_THREAD;
+	*ret_stream = (struct gp_stream){.ctx = current, .number = OF_DEFAULT_STREAMS, .is_blocking = true};
 	return current != NULL;
 }

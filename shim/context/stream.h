@@ -3,8 +3,8 @@
 #pragma once
 
 /*
- * The streams of allocations and frees in stream order (GPUPOOL_ASYNC). A stream is known by a number that no other
- * stream of its context ever has, since the driver uses handles again.
+ * The streams of allocations and frees in stream order (GPUPOOL_ASYNC). A created stream is known by a number that no
+ * other stream ever has, since the driver uses handles again. Default streams share one number.
  */
 
 #include <stdatomic.h>
@@ -15,7 +15,7 @@
 struct gp_stream {
 	CUcontext ctx;
 	uint64_t number;
-	bool is_blocking; /* its work waits for earlier work of the legacy stream, and the reverse */
+	bool is_blocking; /* it is the legacy stream, or it and the legacy stream wait for each other's work */
 };
 
 /*
@@ -31,19 +31,18 @@ struct gp_known_stream {
 };
 
 /*
- * Finds out which stream a handle stands for. A handle of NULL is the thread's own default stream if is_per_thread is
- * true, and else the legacy stream; both belong to the current context. Returns false if the driver does not know the
- * handle or has no numbers for streams.
+ * Finds out which stream a handle stands for. Default streams belong to the current context. Returns false if the
+ * driver does not know the handle or has no numbers for streams.
  */
-bool gp_stream_identify(CUstream handle, bool is_per_thread, CUcontext current, struct gp_stream *ret_stream);
+bool gp_stream_identify(CUstream handle, CUcontext current, struct gp_stream *ret_stream);
 
 /*
  * A kernel may be launched so that it begins before earlier work of its stream has finished (programmatic dependent
  * launch). It would not wait for work that used a block before the stream's last free of it. So a process has one of
  * two things, whichever comes first:
  *
- *   - Streams reuse at once what was freed on them, and such kernels are launched without the permission, which no
- *     program can rely on.
+ *   - Non-blocking streams reuse at once what was freed on them, and such kernels are launched without the permission,
+ *     which no program can rely on.
  *   - Such kernels are launched as they are, and freed blocks are reused on completion only.
  */
 enum gp_stream_mode { GP_STREAM_UNDECIDED, GP_STREAM_IN_ORDER, GP_STREAM_EARLY };

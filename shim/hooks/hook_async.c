@@ -8,10 +8,7 @@
  * kept. Such memory is counted.
  *
  * The pool hands out memory that the stream's later work may use: memory that no work uses or for which all later work
- * of the context waits, or memory that the program has freed on the same stream (pool/pool_alloc.h). The driver's own
- * allocations and frees are operations of their stream. For a stream that orders itself with the legacy stream this
- * shows: the operation follows earlier work of other streams, and a later synchronisation with the stream waits for
- * that. So an allocation on such a stream records an event there. No call waits for the event.
+ * of the context waits, or memory that the program has freed on the same non-blocking stream (hook_memory.c).
  *
  * hook_memory.c has the frees.
  */
@@ -20,7 +17,6 @@
 
 #include "hook_memory.h"
 #include "shim/backend/default_pool.h"
-#include "shim/backend/fence_call.h"
 #include "shim/backend/foreign_free.h"
 #include "shim/context/driver_call.h"
 #include "shim/context/libraries.h"
@@ -208,8 +204,7 @@ static bool serves(const struct gp_context *context, const struct async *a)
 static bool is_served(const struct async *a, const struct place *place, struct gp_stream *ret_stream)
 {
 	return serves(place->context, a) && place->current == place->context->handle &&
-	       gp_stream_identify(a->stream, a->is_per_thread, place->current, ret_stream) &&
-	       ret_stream->ctx == place->context->handle;
+	       gp_stream_identify(a->stream, place->current, ret_stream) && ret_stream->ctx == place->context->handle;
 }
 
 /* Allocates at the place. Returns false if the driver must be called. */
@@ -253,10 +248,7 @@ static bool alloc_pooled(struct async *a, CUresult *ret_r)
 	return is_answered;
 }
 
-/*
- * Allocates from what was freed on the same stream, which serves nearly every allocation of a loop. The stream does not
- * order itself with the legacy stream, so no operation is needed.
- */
+/* Allocates from what was freed on the same non-blocking stream, which serves nearly every allocation of a loop. */
 static bool alloc_at_once(const struct async *a)
 {
 	const struct gp_thread_cache *slot = gp_memory_current_cache(GP_SLOW_PATH_TO_ALLOC);
@@ -266,7 +258,7 @@ static bool alloc_at_once(const struct async *a)
 	if (gp_unlikely(!slot || !gp_state.config.is_async_pooled || !gp_capture_is_none() || !a->ptr || !a->bytes ||
 			(uintptr_t)a->stream <= (uintptr_t)CU_STREAM_PER_THREAD))
 		return false;
-	if (gp_unlikely(!serves(slot->context, a) || !gp_stream_identify(a->stream, false, NULL, &stream) ||
+	if (gp_unlikely(!serves(slot->context, a) || !gp_stream_identify(a->stream, NULL, &stream) ||
 			stream.is_blocking || stream.ctx != slot->context->handle))
 		return false;
 	addr = gp_pool_take_on(gp_tcache_pool(slot->tcache), a->bytes, stream.number, gp_module_now());

@@ -589,17 +589,18 @@ int gp_memory_free_on(CUdeviceptr ptr, uint64_t stream)
 /*
  * Finds the stream of a free if the pool serves allocations in stream order, and the call would not fail in the driver.
  */
-static bool find_stream(const struct gp_context *context, CUstream handle, bool is_per_thread, struct gp_stream *ret)
+static bool find_stream(const struct gp_context *context, CUstream handle, struct gp_stream *ret)
 {
 	return gp_memory_is_async_served() && !gp_scope_no_caches &&
 	       !gp_context_is(context, GP_CONTEXT_DEAD | GP_CONTEXT_ENDING | GP_CONTEXT_BROKEN) &&
-	       gp_stream_identify(handle, is_per_thread, gp_thread_ask_current(), ret);
+	       gp_stream_identify(handle, gp_thread_ask_current(), ret);
 }
 
 /*
- * A stream that follows the legacy stream does so at kernels, copies and the driver's own allocations. An allocation
- * from the pool submits nothing, so its order with other streams differs from that in the driver (measured on an H200),
- * and what is freed on such a stream is reused on completion.
+ * The driver's own allocations and frees are operations of their stream; those of the pool are not. On the legacy
+ * stream and on streams that follow it this matters: an operation waits for earlier work of other streams, and their
+ * later work waits for the operation. A recorded event does not have this effect (measured on an H200). So what is
+ * freed on such a stream is reused on completion.
  */
 static bool can_reuse_at_once(const struct gp_stream *stream)
 {
@@ -616,7 +617,7 @@ static int free_pooled(struct gp_pool *pool, CUdeviceptr ptr, CUstream handle, b
 	struct gp_stream stream;
 	CUresult r;
 
-	if (gp_likely(find_stream(context, handle, is_per_thread, &stream))) {
+	if (gp_likely(find_stream(context, handle, &stream))) {
 		if (gp_likely(stream.ctx == context->handle))
 			return gp_memory_free_on(ptr, can_reuse_at_once(&stream) ? stream.number : 0);
 		return free_foreign(ptr, !handle && is_per_thread ? CU_STREAM_PER_THREAD : handle, &stream);
@@ -627,8 +628,8 @@ static int free_pooled(struct gp_pool *pool, CUdeviceptr ptr, CUstream handle, b
 }
 
 /*
- * Frees a block of the thread's own pool on a created stream, which serves nearly every free in stream order. Returns
- * -ENOENT if free_pooled has to decide.
+ * Frees a block of the thread's own pool on a non-blocking stream, which serves nearly every free in stream order.
+ * Returns -ENOENT if free_pooled has to decide.
  */
 static int free_at_once(CUdeviceptr ptr, CUstream handle)
 {
@@ -638,7 +639,7 @@ static int free_at_once(CUdeviceptr ptr, CUstream handle)
 	if (gp_unlikely(!slot || !gp_state.config.is_async_pooled ||
 			(uintptr_t)handle <= (uintptr_t)CU_STREAM_PER_THREAD || !gp_stream_is(GP_STREAM_IN_ORDER)))
 		return -ENOENT;
-	if (gp_unlikely(!gp_stream_identify(handle, false, NULL, &stream) || stream.is_blocking ||
+	if (gp_unlikely(!gp_stream_identify(handle, NULL, &stream) || stream.is_blocking ||
 			stream.ctx != slot->context->handle))
 		return -ENOENT;
 	return gp_pool_try_free_on(&gp_state.device_map, ptr, stream.number, gp_tcache_pool(slot->tcache));
