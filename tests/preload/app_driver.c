@@ -7,7 +7,7 @@
 
 CUcontext app_ctx;
 
-static CUfunction fill, spin, spin_fill, wait_flag;
+static CUfunction fill, spin, spin_fill, wait_flag, count_wrong;
 
 void app_start(void)
 {
@@ -21,6 +21,7 @@ void app_start(void)
 	APP_MUST(cuModuleGetFunction(&spin, module, "spin"));
 	APP_MUST(cuModuleGetFunction(&spin_fill, module, "spin_fill"));
 	APP_MUST(cuModuleGetFunction(&wait_flag, module, "wait_flag"));
+	APP_MUST(cuModuleGetFunction(&count_wrong, module, "count_wrong"));
 }
 
 CUdeviceptr app_alloc(size_t bytes)
@@ -88,6 +89,13 @@ void app_spin_fill(CUstream stream, CUdeviceptr ptr, size_t bytes, uint32_t valu
 	uint64_t words = bytes / 4;
 
 	launch(spin_fill, stream, (void *[]){&ptr, &words, &value, &ns});
+}
+
+void app_add_wrong(CUstream stream, CUdeviceptr ptr, size_t bytes, uint32_t value, CUdeviceptr sum)
+{
+	uint64_t words = bytes / 4;
+
+	launch(count_wrong, stream, (void *[]){&ptr, &words, &value, &sum});
 }
 
 size_t app_count_wrong(CUstream stream, CUdeviceptr ptr, size_t bytes, uint32_t value)

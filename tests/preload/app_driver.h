@@ -26,3 +26,6 @@ void app_spin_fill(CUstream stream, CUdeviceptr ptr, size_t bytes, uint32_t valu
 
 /* Counts the words at ptr that differ from the value, after all earlier work of the stream. */
 size_t app_count_wrong(CUstream stream, CUdeviceptr ptr, size_t bytes, uint32_t value);
+
+/* Makes the GPU add the number of these words to the 64-bit integer at sum. The host does not wait. */
+void app_add_wrong(CUstream stream, CUdeviceptr ptr, size_t bytes, uint32_t value, CUdeviceptr sum);
