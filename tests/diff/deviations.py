@@ -297,6 +297,16 @@ DEVIATIONS = (
         ),
     ),
     Deviation(
+        "an allocation or a free in a default stream or a blocking stream is not a barrier between other streams",
+        "with GPUPOOL_ASYNC=on the pool submits no work for it; what is freed there is reused on completion",
+        "off",
+        "an allocation in a stream is a barrier",
+        "wait for each other at operations of the driver, and an allocation from the pool is not",
+        (
+            Row("async", r"barriers/.*, an allocation and a free", (*CACHING, *SYNCING), "flag 0", is_certain=False),
+        ),
+    ),
+    Deviation(
         "a segment that is partly in use cannot be released to the driver",
         "a request larger than any free part of a segment fails where the driver's own layout would have served it",
         "binned",

@@ -11,7 +11,7 @@
 
 #include <pthread.h>
 
-enum { ROUNDS = 24, LONG_MS = 300 };
+enum { ROUNDS = 24, LONG_MS = 300, ORDER_MS = 100 };
 
 #define TOUCHED (64 * KIB) /* at most this much of a block is written */
 
@@ -256,6 +256,84 @@ static void implicit(void)
 		APP_MUST(cuCtxSynchronize());
 	}
 	app_say("wrong words", "%zu", wrong);
+}
+
+static void call_nothing(CUstream stream)
+{
+	(void)stream;
+}
+
+static void record_event(CUstream stream)
+{
+	CUevent event;
+
+	APP_MUST(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+	APP_MUST(cuEventRecord(event, stream));
+}
+
+static void launch_kernel(CUstream stream)
+{
+	app_spin(stream, 1);
+}
+
+static void allocate(CUstream stream)
+{
+	APP_MUST(cuMemFreeAsync(take(MIB, stream), stream));
+}
+
+/*
+ * A kernel on the first stream sets a flag after a while. A call on the second stream follows, and a kernel or the
+ * record of an event on the third. Prints the flag as it is when that kernel or event has completed.
+ */
+static void order_of(const char *name, const CUstream *streams, void (*call)(CUstream), bool waits_for_event)
+{
+	volatile uint32_t *flag;
+	CUevent event;
+
+	APP_MUST(cuMemHostAlloc((void **)&flag, 64, CU_MEMHOSTALLOC_DEVICEMAP));
+	APP_MUST(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+	*flag = 0;
+	app_spin_fill(streams[0], address((void *)flag), 4, 1, ORDER_MS * MS);
+	call(streams[1]);
+	if (waits_for_event) {
+		APP_MUST(cuEventRecord(event, streams[2]));
+		APP_MUST(cuEventSynchronize(event));
+	} else {
+		app_spin(streams[2], 1);
+		APP_MUST(cuStreamSynchronize(streams[2]));
+	}
+	app_say(name, "flag %u", *flag);
+	APP_MUST(cuCtxSynchronize());
+	APP_MUST(cuEventDestroy_v2(event));
+	APP_MUST(cuMemFreeHost((void *)flag));
+}
+
+/* Shows which calls on the legacy stream are barriers between blocking streams, and what an event there covers. */
+static void barriers(void)
+{
+	CUstream between[3], legacy[3], blocking[3];
+
+	app_start();
+	between[0] = blocking_stream();
+	between[1] = NULL;
+	between[2] = blocking_stream();
+	legacy[0] = between[0];
+	legacy[1] = legacy[2] = NULL;
+	blocking[0] = NULL;
+	blocking[1] = blocking[2] = between[0];
+	allocate(NULL);
+	allocate(between[0]);
+	record_event(NULL);
+	app_spin(between[2], 1);
+	APP_MUST(cuCtxSynchronize());
+	order_of("between blocking streams, nothing", between, call_nothing, false);
+	order_of("between blocking streams, a record", between, record_event, false);
+	order_of("between blocking streams, a kernel", between, launch_kernel, false);
+	order_of("between blocking streams, an allocation and a free", between, allocate, false);
+	order_of("event on the legacy stream, nothing", legacy, call_nothing, true);
+	order_of("event on the legacy stream, an allocation and a free", legacy, allocate, true);
+	order_of("event on a blocking stream, nothing", blocking, call_nothing, true);
+	order_of("event on a blocking stream, an allocation and a free", blocking, allocate, true);
 }
 
 /* Memory goes to another stream behind an event, and back behind another one. */
@@ -567,6 +645,7 @@ const struct app_scenario app_scenarios[] = {
 	{"same-stream", same_stream},
 	{"other-stream", other_stream},
 	{"implicit", implicit},
+	{"barriers", barriers},
 	{"handed-on", handed_on},
 	{"destroyed", destroyed},
 	{"early", early},
