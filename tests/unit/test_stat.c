@@ -16,6 +16,7 @@
 #include "shim/ctl/ctl_server.h"
 #include "stat_peer.h"
 #include "tests/emulator.h"
+#include "tools/ask/stat_options.h"
 
 /* clang-format off */
 #define HELD \
@@ -603,6 +604,44 @@ static const struct {
 	{{"\x1b[2J"}, "there is no command '?[2J'."},
 };
 
+static const struct {
+	uint64_t bit;
+	char letter;
+	const char *word;
+} every_option[] = {
+#define OPTION(id, name, letter, type, member, function, value, help) \
+	{STAT_TAKES_##id, letter, sizeof(value) > 1 ? "--" name "=" EXAMPLE_##function : "--" name},
+#define EXAMPLE_take_flag    ""
+#define EXAMPLE_take_text    "1"
+#define EXAMPLE_take_blocks  "1"
+#define EXAMPLE_take_device  "1"
+#define EXAMPLE_take_by      "site"
+#define EXAMPLE_take_at      "peak"
+#define EXAMPLE_take_min     "1"
+#define EXAMPLE_take_older   "1"
+#define EXAMPLE_take_watch   "1"
+#define EXAMPLE_take_count   "1"
+#define EXAMPLE_take_timeout "1"
+#include "tools/ask/options.def"
+};
+
+/* The set of options that a command does not take has a bit for each, also for those after the 32nd. */
+START_TEST(every_option_is_refused_by_its_name_where_a_command_does_not_take_it)
+{
+	const uint64_t taken_by_all = STAT_TAKES_TIMEOUT | STAT_TAKES_HELP | STAT_TAKES_VERSION;
+	const char *words[STAT_WORDS] = {"help", every_option[_i].word};
+	char err[64];
+
+	if (every_option[_i].bit & taken_by_all)
+		return;
+	if (every_option[_i].letter)
+		snprintf(err, sizeof(err), "help does not take -%c", every_option[_i].letter);
+	else
+		snprintf(err, sizeof(err), "help does not take %.*s", (int)strcspn(words[1], "="), words[1]);
+	stat_check_refused(words, err);
+}
+END_TEST
+
 START_TEST(a_malformed_command_line_is_refused_with_advice)
 {
 	peer_start(PEER_ANSWERS, NULL);
@@ -680,6 +719,8 @@ static void add(TCase *tc)
 	tcase_add_test(tc, a_named_process_is_found_in_the_directory_of_its_own_environment);
 	tcase_add_test(tc, gpupool_stat_accepts_the_answers_of_the_real_server);
 	tcase_add_test(tc, output_that_cannot_be_written_gives_a_failure_exit_code);
+	tcase_add_loop_test(
+		tc, every_option_is_refused_by_its_name_where_a_command_does_not_take_it, 0, LENGTH(every_option));
 	tcase_add_loop_test(tc, a_malformed_command_line_is_refused_with_advice, 0, LENGTH(mistakes));
 	if (geteuid() == 0) {
 		tcase_add_test(tc, a_process_of_another_user_is_not_asked);
