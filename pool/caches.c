@@ -31,8 +31,8 @@ static struct gp_cache *next_locked(struct gp_pool *pool, struct gp_cache *cache
 	return link == &pool->caches ? NULL : gp_container_of(link, struct gp_cache, link);
 }
 
-/* Keeps all threads out of their caches. */
-static void close_all_locked(struct gp_pool *pool)
+/* Lets no thread enter its cache any more. Threads may still be inside. */
+static void begin_close_locked(struct gp_pool *pool)
 {
 	struct gp_cache *cache = NULL;
 
@@ -40,6 +40,14 @@ static void close_all_locked(struct gp_pool *pool)
 		gp_ownlock_close(&cache->lock);
 	if (next_locked(pool, NULL))
 		gp_barrier_make(pool->options.barrier);
+}
+
+/* Keeps all threads out of their caches. */
+static void close_all_locked(struct gp_pool *pool)
+{
+	struct gp_cache *cache = NULL;
+
+	begin_close_locked(pool);
 	while ((cache = next_locked(pool, cache)))
 		gp_ownlock_await(&cache->lock);
 }
@@ -128,12 +136,31 @@ void gp_caches_drop_locked(struct gp_pool *pool)
 	open_all_locked(pool);
 }
 
-void gp_caches_count_locked(struct gp_pool *pool, struct gp_stats *stats)
+static void count_locked(struct gp_pool *pool, struct gp_stats *stats)
 {
 	struct gp_cache *cache = NULL;
 
-	close_all_locked(pool);
 	while ((cache = next_locked(pool, cache)))
 		cache->ops->count_locked(cache, stats);
+}
+
+void gp_caches_count_locked(struct gp_pool *pool, struct gp_stats *stats)
+{
+	close_all_locked(pool);
+	count_locked(pool, stats);
 	open_all_locked(pool);
+}
+
+bool gp_caches_try_count_locked(struct gp_pool *pool, struct gp_stats *stats)
+{
+	struct gp_cache *cache = NULL;
+	bool is_any_inside = false;
+
+	begin_close_locked(pool);
+	while ((cache = next_locked(pool, cache)))
+		is_any_inside |= gp_ownlock_is_inside(&cache->lock);
+	if (!is_any_inside)
+		count_locked(pool, stats);
+	open_all_locked(pool);
+	return !is_any_inside;
 }

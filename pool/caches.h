@@ -38,3 +38,6 @@ void gp_caches_drop_locked(struct gp_pool *pool);
 
 /* Corrects a snapshot of the pool's counters by the content of its caches. */
 void gp_caches_count_locked(struct gp_pool *pool, struct gp_stats *stats);
+
+/* The same without waiting. Returns false, with the counters as they were, if a thread is inside its cache. */
+bool gp_caches_try_count_locked(struct gp_pool *pool, struct gp_stats *stats);

@@ -75,4 +75,11 @@ static inline bool gp_ownlock_enter_if_open(struct gp_ownlock *l)
 void gp_ownlock_close(struct gp_ownlock *l);
 void gp_barrier_make(const gp_barrier_source *barrier);
 void gp_ownlock_await(struct gp_ownlock *l);
+
+/* In place of await, for a thread that must not wait: if this is true, it opens the lock again and does nothing. */
+static inline bool gp_ownlock_is_inside(const struct gp_ownlock *l)
+{
+	return atomic_load(&l->is_inside);
+}
+
 void gp_ownlock_open(struct gp_ownlock *l);

@@ -73,13 +73,9 @@ int gp_pool_info(struct gp_addrmap *map, uint64_t addr, struct gp_block_info *re
 	return b ? 0 : GP_E_FOREIGN;
 }
 
-void gp_pool_stats(struct gp_pool *pool, struct gp_stats *ret_stats)
+/* Adds the counters that change without the pool's lock. */
+static void add_unlocked(struct gp_pool *pool, struct gp_stats *ret_stats)
 {
-	gp_mutex_lock(&pool->lock);
-	gp_retain_release_locked(pool);
-	*ret_stats = pool->stats;
-	gp_caches_count_locked(pool, ret_stats);
-	gp_mutex_unlock(&pool->lock);
 	ret_stats->misses = atomic_load_explicit(&pool->n_misses, memory_order_relaxed);
 	for (int i = 0; i < GP_N_STEPS; i++) {
 		ret_stats->steps[i].ns = atomic_load_explicit(&pool->step_ns[i], memory_order_relaxed);
@@ -93,6 +89,29 @@ void gp_pool_stats(struct gp_pool *pool, struct gp_stats *ret_stats)
 	ret_stats->fence_queries = atomic_load_explicit(&pool->fence->queries, memory_order_relaxed);
 	ret_stats->fence_orders = atomic_load_explicit(&pool->fence->gpu_waits, memory_order_relaxed);
 	ret_stats->fence_waits = atomic_load_explicit(&pool->fence->host_waits, memory_order_relaxed);
+}
+
+void gp_pool_stats(struct gp_pool *pool, struct gp_stats *ret_stats)
+{
+	gp_mutex_lock(&pool->lock);
+	gp_retain_release_locked(pool);
+	*ret_stats = pool->stats;
+	gp_caches_count_locked(pool, ret_stats);
+	gp_mutex_unlock(&pool->lock);
+	add_unlocked(pool, ret_stats);
+}
+
+bool gp_pool_try_stats(struct gp_pool *pool, struct gp_stats *ret_stats)
+{
+	bool is_counted;
+
+	if (!gp_mutex_try(&pool->lock))
+		return false;
+	*ret_stats = pool->stats;
+	is_counted = gp_caches_try_count_locked(pool, ret_stats);
+	gp_mutex_unlock(&pool->lock);
+	add_unlocked(pool, ret_stats);
+	return is_counted;
 }
 
 struct gp_highs gp_pool_highs(struct gp_pool *pool)

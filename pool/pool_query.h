@@ -26,6 +26,12 @@ int gp_pool_info(struct gp_addrmap *map, uint64_t addr, struct gp_block_info *re
 void gp_pool_stats(struct gp_pool *pool, struct gp_stats *ret_stats);
 
 /*
+ * The same without waiting, so that even a signal handler may call it. Returns false if a thread holds the pool's lock
+ * or is inside its cache. What ended captures have kept reserved still counts as pending.
+ */
+bool gp_pool_try_stats(struct gp_pool *pool, struct gp_stats *ret_stats);
+
+/*
  * High-water marks since they were last restarted, of the memory that the program holds in stream order and of all
  * memory of the pool. gp_pool_restart_highs makes them what these are now, each if asked to.
  */

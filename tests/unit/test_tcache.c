@@ -97,6 +97,52 @@ START_TEST(blocks_in_a_thread_cache_count_as_free_memory)
 }
 END_TEST
 
+static void check_same_stats(const struct gp_stats *stats)
+{
+	struct gp_stats waited = fixture_stats();
+
+	ck_assert_uint_eq(stats->hits, waited.hits);
+	ck_assert_uint_eq(stats->misses, waited.misses);
+	ck_assert_uint_eq(stats->used_bytes, waited.used_bytes);
+	ck_assert_uint_eq(stats->requested_bytes, waited.requested_bytes);
+	ck_assert_uint_eq(stats->unused_bytes, waited.unused_bytes);
+	ck_assert_uint_eq(stats->total_bytes, waited.total_bytes);
+}
+
+/* An exit handler asks, perhaps in a thread that is inside. */
+START_TEST(counters_are_refused_without_waiting_while_a_thread_is_inside_its_cache)
+{
+	struct gp_stats stats;
+	uint64_t addr;
+
+	start();
+	addr = take(SMALL);
+	put(take(SMALL));
+	ck_assert(gp_ownlock_enter_if_open(&own_cache->cache.lock));
+	ck_assert(!gp_pool_try_stats(px.pool, &stats));
+	gp_ownlock_leave(&own_cache->cache.lock);
+	ck_assert(gp_pool_try_stats(px.pool, &stats));
+	check_same_stats(&stats);
+	put(addr);
+	end();
+}
+END_TEST
+
+START_TEST(counters_are_refused_without_waiting_while_a_thread_holds_the_lock_of_the_pool)
+{
+	struct gp_stats stats;
+
+	start();
+	put(take(SMALL));
+	gp_mutex_lock(&px.pool->lock);
+	ck_assert(!gp_pool_try_stats(px.pool, &stats));
+	gp_mutex_unlock(&px.pool->lock);
+	ck_assert(gp_pool_try_stats(px.pool, &stats));
+	check_same_stats(&stats);
+	end();
+}
+END_TEST
+
 START_TEST(a_double_free_of_a_cached_block_is_refused_by_the_cache_and_the_pool)
 {
 	uint64_t addr;
@@ -563,6 +609,8 @@ static TCase *case_of(enum gp_kind kind)
 	tcase_add_test(tc, a_batch_of_frees_into_a_thread_cache_needs_few_records);
 	tcase_add_test(tc, a_batch_of_frees_into_a_thread_cache_keeps_the_pending_limit);
 	tcase_add_test(tc, blocks_in_a_thread_cache_count_as_free_memory);
+	tcase_add_test(tc, counters_are_refused_without_waiting_while_a_thread_is_inside_its_cache);
+	tcase_add_test(tc, counters_are_refused_without_waiting_while_a_thread_holds_the_lock_of_the_pool);
 	tcase_add_test(tc, a_double_free_of_a_cached_block_is_refused_by_the_cache_and_the_pool);
 	tcase_add_test(tc, a_thread_cache_ignores_address_0_and_requests_of_0_bytes);
 	tcase_add_loop_test(tc, a_thread_that_finds_the_owner_lock_closed_is_not_inside, 0, 2);
