@@ -8,7 +8,8 @@
  * collected it or a later process of the user removes it.
  *
  * Out-of-memory errors, and peaks of memory from the driver, are on the page before the call of the program returns.
- * All other figures are at most a second old.
+ * All other figures are at most a second old while they change. The first copy after a pause is late by at most about
+ * the length of the pause, and by at most 16 s (gp_ctl_tick_ms).
  */
 
 #include <stdatomic.h>

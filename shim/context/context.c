@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "green.h"
 #include "pool/pool_control.h"
@@ -324,6 +325,40 @@ void gp_context_each(void (*fn)(void *arg, struct gp_context *context), void *ar
 		fn(arg, all[i]);
 		gp_context_put(all[i]);
 	}
+}
+
+/* The table's lock is held, so the context keeps its pools. */
+static bool try_pools_of(struct gp_context *context, bool (*fn)(void *arg, struct gp_pool *pool, int device), void *arg)
+{
+	struct gp_pool *pinned[GP_PINNED_KINDS];
+
+	if (!gp_mutex_try(&context->pinned_lock))
+		return false;
+	memcpy(pinned, context->pinned, sizeof(pinned));
+	gp_mutex_unlock(&context->pinned_lock);
+	for (int i = 0; i < GP_PINNED_KINDS; i++)
+		if (pinned[i] && !fn(arg, pinned[i], -1))
+			return false;
+	for (int i = 0; i < GP_REGIONS_MAX; i++) {
+		struct gp_pool *pool = atomic_load(&context->regions.pools[i]);
+
+		if (pool && !fn(arg, pool, context->device->index))
+			return false;
+	}
+	return fn(arg, context->pool, context->device->index);
+}
+
+bool gp_context_try_each_pool(bool (*fn)(void *arg, struct gp_pool *pool, int device), void *arg)
+{
+	bool is_complete = gp_rwlock_try_shared(&table_lock);
+
+	if (!is_complete)
+		return false;
+	for (unsigned i = 0; i < n_table && is_complete; i++)
+		if (is_alive(table[i]))
+			is_complete = try_pools_of(table[i], fn, arg);
+	gp_rwlock_unlock_shared(&table_lock);
+	return is_complete;
 }
 
 bool gp_context_is_current(const struct gp_context *context)

@@ -156,6 +156,13 @@ static inline bool gp_context_is_current_gone(void)
 /* Calls back for each live context, with a use held. The caller may hold no lock. */
 void gp_context_each(void (*fn)(void *arg, struct gp_context *context), void *arg);
 
+/*
+ * Calls back for each pool of all live contexts: with the number of its device, or with -1 for pinned memory. Waits for
+ * no lock, so that even a signal handler may call it, and fn must not wait either. Returns false if a lock is held, or
+ * once fn has returned false.
+ */
+bool gp_context_try_each_pool(bool (*fn)(void *arg, struct gp_pool *pool, int device), void *arg);
+
 /* Calls back for each pinned pool that the context has, with a reference held. */
 void gp_context_each_pinned(struct gp_context *context, void (*fn)(void *arg, struct gp_pool *pool), void *arg);
 

@@ -34,9 +34,7 @@ enum {
 	MAX_RENEWALS = 3,
 	IDLE_MS = 60000,
 	RENEWAL_MAX_MS =
-		1000, /* the process's exit waits at most this long for a renewal, which is a few system calls */
-	FIRST_TICK_MS = 50,
-	TICK_MS = 1000,
+		1000,   /* the process's exit waits at most this long for a renewal, which is a few system calls */
 	RETRY_MS = 100, /* time without accepts after one that failed for lack of descriptors or memory */
 };
 
@@ -49,8 +47,9 @@ static struct {
 	char path[GP_CTL_PATH_MAX + GP_CTL_NAME_MAX];
 	const gp_ctl_handler_fn *handlers;
 	void (*begin)(void);
-	void (*tick)(void);
-	int64_t tick_ns, tick_interval_ns; /* when the next tick is due, and how long after the one before */
+	bool (*tick)(void);
+	int64_t tick_ns; /* when the next tick is due */
+	int tick_interval_ms;
 	int64_t idle_ns;
 	int64_t accept_after_ns;
 	unsigned renewals;
@@ -126,6 +125,13 @@ static bool accept_clients(int64_t now_ns)
 	return true;
 }
 
+int gp_ctl_tick_ms(int before_ms, bool has_changed)
+{
+	int max_ms = has_changed ? GP_CTL_TICK_MS : GP_CTL_IDLE_TICK_MS;
+
+	return before_ms < max_ms / 2 ? 2 * before_ms : max_ms;
+}
+
 /* Returns the milliseconds until the next timeout, -1 if there is none. */
 static int wait_ms(int64_t now_ns)
 {
@@ -169,15 +175,16 @@ static bool close_lost(void)
 	return gp_ctl_fd_is_ours(&server.listener.fd) || renew_listener();
 }
 
+static void set_tick(int interval_ms)
+{
+	server.tick_interval_ms = interval_ms;
+	server.tick_ns = clock_ns() + interval_ms * INT64_C(1000000);
+}
+
 static void tick(int64_t now_ns)
 {
-	if (!server.tick || now_ns < server.tick_ns)
-		return;
-	server.tick();
-	server.tick_interval_ns *= 2;
-	if (server.tick_interval_ns > TICK_MS * INT64_C(1000000))
-		server.tick_interval_ns = TICK_MS * INT64_C(1000000);
-	server.tick_ns = clock_ns() + server.tick_interval_ns;
+	if (server.tick && now_ns >= server.tick_ns)
+		set_tick(gp_ctl_tick_ms(server.tick_interval_ms, server.tick()));
 }
 
 static bool step(void)
@@ -215,8 +222,7 @@ static void *serve(void *unused)
 	gp_ctl_fd_raise(&server.listener.fd);
 	if (server.begin)
 		server.begin();
-	server.tick_interval_ns = FIRST_TICK_MS * INT64_C(1000000);
-	server.tick_ns = clock_ns() + server.tick_interval_ns;
+	set_tick(GP_CTL_FIRST_TICK_MS);
 	while (step())
 		;
 	if (!atomic_compare_exchange_strong(&server.state, &running, ENDED))

@@ -10,13 +10,25 @@
 
 #include "ctl_request.h"
 
+enum {
+	GP_CTL_FIRST_TICK_MS = 50,
+	GP_CTL_TICK_MS = 1000,
+	GP_CTL_IDLE_TICK_MS = 16000,
+};
+
 struct gp_ctl_options {
 	struct gp_ctl_dirs dirs;           /* the strings are not used after the start */
 	const gp_ctl_handler_fn *handlers; /* one for each command, NULL: not available; must stay valid */
 	int idle_ms;                       /* a silent connection is closed after this time; 0: a minute */
 	void (*begin)(void);               /* called by the thread first; may be NULL */
-	void (*tick)(void); /* called by the thread after 50 ms, at growing intervals, then each second; may be NULL */
+	bool (*tick)(void);                /* called by the thread at intervals (gp_ctl_tick_ms); may be NULL */
 };
+
+/*
+ * Returns the time until the next tick. It doubles from tick to tick, up to GP_CTL_TICK_MS after a tick that returned
+ * true, since something had changed, and up to GP_CTL_IDLE_TICK_MS otherwise: an idle process should hardly wake up.
+ */
+int gp_ctl_tick_ms(int before_ms, bool has_changed);
 
 /*
  * Creates the socket and starts the thread, once in a process: every later call returns -EALREADY, even if the first

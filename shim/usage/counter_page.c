@@ -6,8 +6,11 @@
  * counts of a process go on without a page, and are on the page as soon as there is one.
  *
  * The counters of a pool end with its context, so they are kept when a context ends. An update adds them to those of
- * living contexts. If a context ends meanwhile, the update is dropped, so nothing is counted twice. The next one comes
- * a second later. Counters on the page never fall.
+ * living contexts. If a context ends meanwhile, the update is dropped, so nothing is counted twice. Counters on the page
+ * never fall.
+ *
+ * exit() may be called anywhere, even in a signal handler, while a thread that never runs again holds a lock. So the
+ * update at the exit waits for no lock: if one stays held, the counters are those of the last tick.
  *
  * A write to the mapping must not fail, since that would kill the program with SIGBUS. So the page is written in full
  * before it is mapped, and only on file systems that do not move what has been written (no copy on write).
@@ -18,14 +21,12 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/futex.h>
 #include <linux/magic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
@@ -35,7 +36,6 @@
 #include "common/job.h"
 #include "shim/base/fork.h"
 #include "shim/base/log.h"
-#include "shim/base/own_thread.h"
 #include "shim/context/context.h"
 
 #define NEW_PREFIX "."
@@ -44,7 +44,7 @@
 enum {
 	ENTRIES_MAX = 8192, /* entries of a directory that a sweep reads */
 	KEPT_IF_MANY_S = 60,
-	EXIT_WAIT_MS = 100,
+	EXIT_ATTEMPTS = 4,
 };
 
 #ifndef XFS_SUPER_MAGIC
@@ -54,14 +54,13 @@ enum {
 static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF); /* guards the next ones */
 static struct gp_page_figures now;
 static struct gp_page_figures ended; /* the counters of contexts that have ended, and of earlier programs */
-static uint64_t n_ended;             /* changes whenever `ended` does */
 static struct gp_page *_Atomic page; /* NULL: none; set last */
+static _Atomic uint64_t n_ended;     /* changes under the lock whenever `ended` does */
 static pid_t owner;
 static bool is_swept; /* only for the server's thread */
 
 static char directory[GP_CTL_PATH_MAX];
 static char own_name[GP_CTL_NAME_MAX];
-static _Atomic unsigned is_final; /* a futex: 1 once the counters of the exit are on the page */
 
 /* Returns the entry of a device, and makes it if there is room; else NULL. */
 static struct gp_page_device *find_device(struct gp_page_figures *figures, int index)
@@ -145,6 +144,12 @@ struct sum {
 	struct gp_page_memory *memory;
 };
 
+static void add_stats(struct gp_page_memory *memory, const struct gp_stats *stats)
+{
+#define PAGE_STAT(member, kind) memory->member += stats->member;
+#include "common/counter_page.def"
+}
+
 static void add_pool(void *arg, struct gp_pool *pool)
 {
 	struct gp_page_memory *memory = ((struct sum *)arg)->memory;
@@ -153,8 +158,19 @@ static void add_pool(void *arg, struct gp_pool *pool)
 	if (!memory)
 		return;
 	gp_pool_stats(pool, &stats);
-#define PAGE_STAT(member, kind) memory->member += stats.member;
-#include "common/counter_page.def"
+	add_stats(memory, &stats);
+}
+
+static bool try_add_pool(void *arg, struct gp_pool *pool, int device)
+{
+	struct gp_page_memory *memory = find_memory(arg, device);
+	struct gp_stats stats;
+
+	if (!gp_pool_try_stats(pool, &stats))
+		return false;
+	if (memory)
+		add_stats(memory, &stats);
+	return true;
 }
 
 static void add_context(struct gp_page_figures *figures, struct gp_context *context)
@@ -247,46 +263,67 @@ static void merge_device_locked(int index, struct gp_page_figures *live)
 	to->yielded_bytes = atomic_load(&device->yielded_bytes);
 }
 
-static void update(void)
+/* Returns true if `now` differs from what is on the page. */
+static bool is_page_behind_locked(void)
+{
+	const struct gp_page_figures *newest = &page->copies[atomic_load(&page->count) % 2];
+	size_t begin = offsetof(struct gp_page_figures, oom_s); /* behind the time of the write */
+
+	return memcmp((const char *)newest + begin, (const char *)&now + begin,
+		       offsetof(struct gp_page_figures, devices[now.n_devices]) - begin) != 0;
+}
+
+/* Returns false if the page had the same figures before. */
+static bool publish_live_locked(struct gp_page_figures *live, uint64_t ended_before)
+{
+	bool has_changed;
+
+	if (n_ended != ended_before)
+		return true;
+	for (int i = 0; i < GP_DEVICES_MAX; i++)
+		if (gp_device_if_used(i))
+			merge_device_locked(i, live);
+	merge(&now.pinned, &live->pinned, &ended.pinned);
+	now.pinned.limit_bytes = atomic_load(&gp_state.pinned_budget.limit_bytes);
+	has_changed = is_page_behind_locked();
+	publish_locked();
+	return has_changed;
+}
+
+static bool update(void)
 {
 	struct gp_page_figures live = {0};
-	uint64_t ended_before;
+	uint64_t ended_before = n_ended;
+	bool has_changed;
 
-	gp_mutex_lock(&lock);
-	ended_before = n_ended;
-	gp_mutex_unlock(&lock);
 	gp_context_each(add_live, &live);
 	gp_mutex_lock(&lock);
-	if (n_ended == ended_before) {
-		for (int i = 0; i < GP_DEVICES_MAX; i++)
-			if (gp_device_if_used(i))
-				merge_device_locked(i, &live);
-		merge(&now.pinned, &live.pinned, &ended.pinned);
-		now.pinned.limit_bytes = atomic_load(&gp_state.pinned_budget.limit_bytes);
-		publish_locked();
-	}
+	has_changed = publish_live_locked(&live, ended_before);
 	gp_mutex_unlock(&lock);
+	return has_changed;
 }
 
-static void *update_at_exit(void *unused)
+/* Returns false if a lock is held. */
+static bool try_update(struct gp_page_figures *live)
 {
-	update();
-	atomic_store(&is_final, 1);
-	(void)syscall(SYS_futex, &is_final, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
-	return NULL;
+	uint64_t ended_before = n_ended;
+
+	*live = (struct gp_page_figures){0};
+	if (!gp_context_try_each_pool(try_add_pool, live) || !gp_mutex_try(&lock))
+		return false;
+	(void)publish_live_locked(live, ended_before);
+	gp_mutex_unlock(&lock);
+	return true;
 }
 
-/*
- * exit() may be called anywhere, even in a signal handler, while a thread that never runs again holds a lock. So a
- * separate thread reads the counters, and this waits for it for a bounded time.
- */
 static void end_at_exit(void)
 {
-	const struct timespec time = {.tv_nsec = EXIT_WAIT_MS * 1000000L};
+	static struct gp_page_figures live; /* larger than the stack of some signal handlers */
 	int saved_errno = errno;
 
-	if (page && owner == getpid() && !gp_own_thread_start(update_at_exit, NULL, GP_STACK_SMALL))
-		(void)syscall(SYS_futex, &is_final, FUTEX_WAIT_PRIVATE, 0, &time, NULL, 0);
+	if (page && owner == getpid())
+		for (int n = 0; n < EXIT_ATTEMPTS && !try_update(&live); n++)
+			gp_yield(0);
 	errno = saved_errno;
 }
 
@@ -301,7 +338,6 @@ static void forget_in_child(void)
 	n_ended = 0;
 	directory[0] = '\0';
 	is_swept = false;
-	atomic_store(&is_final, 0);
 }
 
 void gp_counter_page_set_up(void)
@@ -538,12 +574,12 @@ static void sweep(void)
 		close(dir_fd);
 }
 
-void gp_counter_page_tick(void)
+bool gp_counter_page_tick(void)
 {
 	if (!page)
-		return;
+		return false;
 	if (!is_swept)
 		sweep();
 	is_swept = true;
-	update();
+	return update();
 }

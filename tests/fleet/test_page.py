@@ -7,11 +7,12 @@ The counter page of a process: what is on it, when, and what becomes of it when 
 """
 
 import os
+import pathlib
 import resource
 import signal
 
 import fleet
-from fleet import folder, only_page, pages, run, start
+from fleet import Skip, folder, only_page, pages, run, start
 
 MIB = 1 << 20
 
@@ -58,6 +59,36 @@ def the_counters_of_the_exit_are_on_the_page():
         page = only_page(path)
         assert not list(path.glob("*.sock"))
     assert page.devices[0]["hits"] + page.devices[0]["misses"] == 1000, page.devices
+
+
+def the_counters_of_the_exit_need_no_thread():
+    """Without address space for the stack of a thread the page gets them too: the exit waits for no thread."""
+    if b"__asan_init" in pathlib.Path(fleet.GUEST).read_bytes() or b"__tsan_init" in pathlib.Path(fleet.GUEST).read_bytes():
+        raise Skip("a sanitizer needs address space")
+    with folder() as path:
+        guest = start(path, "hits=1", "say=ready", "await", "hits=999")
+        guest.stdout.readline()
+        resource.prlimit(guest.pid, resource.RLIMIT_AS, (0, 0))
+        guest.communicate("\n")
+        assert guest.returncode == 0
+        page = only_page(path)
+    assert page.devices[0]["hits"] + page.devices[0]["misses"] == 1000, page.devices
+
+
+def the_page_of_an_idle_process_is_written_at_growing_intervals():
+    with folder() as path:
+        guest = start(path, "hits=1", "say=ready", "await")
+        guest.stdout.readline()
+        times = [only_page(path).written_s]
+
+        def is_rare():
+            times.append(only_page(path).written_s)
+            return times[-1] - times[-2] >= 3
+
+        try:
+            fleet.await_true(is_rare, "3 s between two copies of an idle process")
+        finally:
+            fleet.end(guest)
 
 
 def a_process_without_exit_handlers_leaves_its_page():
@@ -163,6 +194,8 @@ fleet.main([
     each_error_is_on_the_page_before_its_call_returns,
     hits_and_sizes_reach_the_page_of_a_process_that_goes_on,
     the_counters_of_the_exit_are_on_the_page,
+    the_counters_of_the_exit_need_no_thread,
+    the_page_of_an_idle_process_is_written_at_growing_intervals,
     a_process_without_exit_handlers_leaves_its_page,
     a_forked_child_has_a_page_of_its_own,
     counters_go_on_after_an_exec,
