@@ -27,7 +27,7 @@ void gp_pool_stats(struct gp_pool *pool, struct gp_stats *ret_stats);
 
 /*
  * The same without waiting, so that even a signal handler may call it. Returns false if a thread holds the pool's lock
- * or is inside its cache. What ended captures have kept reserved still counts as pending.
+ * or is inside its cache. Memory that ended captures had kept reserved still counts as pending.
  */
 bool gp_pool_try_stats(struct gp_pool *pool, struct gp_stats *ret_stats);
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "common/file.h"
+#include "common/uuid.h"
 #include "debug_answer.h"
 #include "map.h"
 #include "pool/pool_control.h"
@@ -72,7 +73,7 @@ static void write_device(struct gp_json *out, const struct gp_device *device)
 	}
 	gp_json_object_begin(out, NULL);
 	gp_json_i64(out, "index", device->index);
-	gp_json_string(out, "uuid", device->has_uuid ? gp_device_uuid(uuid, device, GP_UUID_SHOWN) : NULL);
+	gp_json_string(out, "uuid", device->has_uuid ? gp_uuid_format(uuid, device->uuid, GP_UUID_SHOWN) : NULL);
 	gp_json_string(out, "pool", gp_kind_name(atomic_load(&device->kind)));
 	gp_json_string(out, "pool_reason", atomic_load(&device->why_kind));
 	gp_json_string(out, "backend", gp_backend_name(atomic_load(&device->backend)));

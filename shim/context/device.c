@@ -117,18 +117,6 @@ struct gp_device *gp_device_get(int index)
 	return device;
 }
 
-const char *gp_device_uuid(char text[static GP_UUID_TEXT_MAX], const struct gp_device *device, const char *form)
-{
-	const unsigned char *byte = device->uuid;
-
-	strcpy(text, form);
-	for (char *at = text; (at = strchr(at, 'x')); at += 2) {
-		at[0] = "0123456789abcdef"[*byte >> 4];
-		at[1] = "0123456789abcdef"[*byte++ & 15];
-	}
-	return text;
-}
-
 void gp_device_set_limits(const struct gp_limit_list *list)
 {
 	gp_mutex_lock(&lock);

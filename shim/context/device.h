@@ -47,18 +47,6 @@ enum gp_kind gp_device_first_kind(void);
 void gp_device_set_limits(const struct gp_limit_list *list);
 
 /*
- * The forms of a UUID: as nvidia-smi prints it for whole GPUs (for MIG instances it prints another prefix), and as
- * gpupool processes send it to each other.
- */
-#define GP_UUID_SHOWN "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"
-#define GP_UUID_SENT  "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
-
-enum { GP_UUID_TEXT_MAX = sizeof(GP_UUID_SHOWN) };
-
-/* Writes the device's UUID in one of these forms. Returns the text. */
-const char *gp_device_uuid(char text[static GP_UUID_TEXT_MAX], const struct gp_device *device, const char *form);
-
-/*
  * To be called when memory has been taken from the driver and charged to the budget of the device, or of pinned memory
  * (NULL). Tells a new peak to the function that gp_devices_on_peak() sets, with -1 for pinned memory.
  */

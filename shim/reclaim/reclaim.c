@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/uuid.h"
 #include "pool/pool_control.h"
 #include "shim/base/clock.h"
 #include "shim/base/log.h"
@@ -118,7 +119,8 @@ uint64_t gp_reclaim_from_processes(struct gp_context *context, uint64_t bytes)
 	answers = (struct gp_processes){0};
 	if (gp_state.config.yield == GP_CONFIG_YIELD_OFF || !gp_state.config.has_socket || !device->has_uuid)
 		return 0;
-	snprintf(request, sizeof(request), "yield %s %" PRIu64 "\n", gp_device_uuid(uuid, device, GP_UUID_SENT), bytes);
+	snprintf(request, sizeof(request), "yield %s %" PRIu64 "\n", gp_uuid_format(uuid, device->uuid, GP_UUID_SENT),
+		bytes);
 	gp_processes_ask(request, gp_state.config.yield == GP_CONFIG_YIELD_ALL && geteuid() == 0, &answers);
 	if (answers.n)
 		gp_log(GP_LOG_INFO,
@@ -139,7 +141,7 @@ static struct gp_device *find_device(const char *text)
 	for (int i = 0; i < GP_DEVICES_MAX; i++) {
 		struct gp_device *device = gp_device_if_used(i);
 
-		if (device && device->has_uuid && strcmp(gp_device_uuid(uuid, device, GP_UUID_SENT), text) == 0)
+		if (device && device->has_uuid && strcmp(gp_uuid_format(uuid, device->uuid, GP_UUID_SENT), text) == 0)
 			return device;
 	}
 	return NULL;

@@ -6,8 +6,8 @@
  * counts of a process go on without a page, and are on the page as soon as there is one.
  *
  * The counters of a pool end with its context, so they are kept when a context ends. An update adds them to those of
- * living contexts. If a context ends meanwhile, the update is dropped, so nothing is counted twice. Counters on the page
- * never fall.
+ * living contexts. If a context ends meanwhile, the update is dropped, so nothing is counted twice. Counters on the
+ * page never fall.
  *
  * exit() may be called anywhere, even in a signal handler, while a thread that never runs again holds a lock. So the
  * update at the exit waits for no lock: if one stays held, the counters are those of the last tick.

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/uuid.h"
 #include "tools/ask/stat_dirs.h"
 
 enum { ENTRIES_MAX = 16384 }; /* of a directory */
@@ -108,14 +109,6 @@ static json_t *memory_json(const struct gp_page_memory *memory)
 	return object;
 }
 
-static void write_uuid(char text[static 48], const unsigned char uuid[static 16])
-{
-	size_t n = (size_t)sprintf(text, "GPU-");
-
-	for (int i = 0; i < 16; i++)
-		n += (size_t)sprintf(text + n, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", uuid[i]);
-}
-
 /* Makes an answer to "status", with the members that are on the page. */
 static json_t *make_answer(const struct gp_page_copy *copy)
 {
@@ -134,7 +127,7 @@ static json_t *make_answer(const struct gp_page_copy *copy)
 
 		set_number(device, "index", copy->figures.devices[i].index);
 		if (copy->figures.devices[i].has_uuid) {
-			write_uuid(text, copy->figures.devices[i].uuid);
+			(void)gp_uuid_format(text, copy->figures.devices[i].uuid, GP_UUID_SHOWN);
 			json_object_set_new(device, "uuid", json_string(text));
 		}
 		json_array_append_new(devices, device);
