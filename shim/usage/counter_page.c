@@ -12,8 +12,10 @@
  * exit() may be called anywhere, even in a signal handler, while a thread that never runs again holds a lock. So the
  * update at the exit waits for no lock: if one stays held, the counters are those of the last tick.
  *
- * A write to the mapping must not fail, since that would kill the program with SIGBUS. So the page is written in full
- * before it is mapped, and only on file systems that do not move what has been written (no copy on write).
+ * Threads of the program write to the mapping. A write must not wait, and must not fail, since that would kill the
+ * program with SIGBUS. So the page is written in full before it is mapped, and it is mapped only where files are in
+ * memory. On a disk, a write after the kernel has written the file back may wait for the disk, and it may fail after an
+ * error of the disk.
  */
 
 #include "counter_page.h"
@@ -46,10 +48,6 @@ enum {
 	KEPT_IF_MANY_S = 60,
 	EXIT_ATTEMPTS = 4,
 };
-
-#ifndef XFS_SUPER_MAGIC
-#define XFS_SUPER_MAGIC 0x58465342
-#endif
 
 static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF); /* guards the next ones */
 static struct gp_page_figures now;
@@ -350,24 +348,11 @@ void gp_counter_page_set_up(void)
 	gp_devices_on_peak(note_peak);
 }
 
-/*
- * Returns true if written blocks of a file stay where they are, so that a later write to mapped memory needs no space.
- */
-static bool has_stable_blocks(int fd)
+static bool is_in_memory(int fd)
 {
 	struct statfs fs;
 
-	if (fstatfs(fd, &fs))
-		return false;
-	switch ((unsigned)fs.f_type) {
-	case TMPFS_MAGIC:
-	case RAMFS_MAGIC:
-	case EXT4_SUPER_MAGIC:
-	case XFS_SUPER_MAGIC:
-		return true;
-	default:
-		return false;
-	}
+	return !fstatfs(fd, &fs) && ((unsigned)fs.f_type == TMPFS_MAGIC || (unsigned)fs.f_type == RAMFS_MAGIC);
 }
 
 static void set_text(char text[static GP_PAGE_TEXT], const char *value)
@@ -435,7 +420,7 @@ static struct gp_page *create(int dir_fd, const char *temporary, uint64_t start_
 		*ret_error = -errno;
 		return NULL;
 	}
-	*ret_error = has_stable_blocks(fd) ? gp_file_write(fd, &empty, sizeof(empty)) : -EOPNOTSUPP;
+	*ret_error = is_in_memory(fd) ? gp_file_write(fd, &empty, sizeof(empty)) : -EOPNOTSUPP;
 	if (!*ret_error) {
 		mapped = mmap(NULL, sizeof(*mapped), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 		*ret_error = mapped == MAP_FAILED ? -errno : 0;

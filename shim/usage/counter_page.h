@@ -14,7 +14,7 @@ void gp_counter_page_set_up(void);
 
 /*
  * Creates the page beside the control socket at this path. Continues the counters of an earlier program of this process
- * (exec). Without a page everything else works: it needs a file system on which a write to mapped memory never fails.
+ * (exec). Without a page everything else works: it needs a file system in memory.
  */
 void gp_counter_page_start(const char *socket_path);
 

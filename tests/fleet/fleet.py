@@ -30,18 +30,19 @@ FIGURES_BYTES = 40 + MEMORY_FORM.size + DEVICES * DEVICE_BYTES
 PAGE_BYTES = HEADER.size + 8 + 2 * FIGURES_BYTES
 MAGIC, VERSION = 0x656761706c6f6f70, 1
 
-TMPFS, EXT4, XFS = 0x01021994, 0xef53, 0x58465342
+TMPFS = 0x01021994
 
 
-def file_system(path):
-    return int(subprocess.run(["stat", "-f", "-c", "%t", path], capture_output=True, text=True, check=True).stdout, 16)
+def is_in_memory(path):
+    done = subprocess.run(["stat", "-f", "-c", "%t", path], capture_output=True, text=True, check=True)
+    return int(done.stdout, 16) == TMPFS
 
 
 @contextlib.contextmanager
 def folder():
     """A socket directory where processes can have a counter page."""
     for parent in (tempfile.gettempdir(), "/dev/shm"):
-        if os.access(parent, os.W_OK) and file_system(parent) in (TMPFS, EXT4, XFS):
+        if os.access(parent, os.W_OK) and is_in_memory(parent):
             with tempfile.TemporaryDirectory(prefix="gpupool-fleet-", dir=parent) as path:
                 yield pathlib.Path(path)
             return

@@ -10,6 +10,7 @@ import os
 import pathlib
 import resource
 import signal
+import tempfile
 
 import fleet
 from fleet import Skip, folder, only_page, pages, run, start
@@ -63,8 +64,6 @@ def the_counters_of_the_exit_are_on_the_page():
 
 def the_counters_of_the_exit_need_no_thread():
     """Without address space for the stack of a thread the page gets them too: the exit waits for no thread."""
-    if b"__asan_init" in pathlib.Path(fleet.GUEST).read_bytes() or b"__tsan_init" in pathlib.Path(fleet.GUEST).read_bytes():
-        raise Skip("a sanitizer needs address space")
     with folder() as path:
         guest = start(path, "hits=1", "say=ready", "await", "hits=999")
         guest.stdout.readline()
@@ -120,6 +119,18 @@ def there_is_no_page_without_a_socket():
     with folder() as path:
         assert run(path, "fail=1", GPUPOOL_SOCKET="off") == 0
         assert not list(path.iterdir())
+
+
+def a_socket_directory_on_a_disk_leaves_the_process_without_a_page():
+    """A write to a mapped file on a disk may wait for the disk."""
+    if fleet.is_in_memory(tempfile.gettempdir()):
+        raise Skip("the folder for temporary files is in memory")
+    with tempfile.TemporaryDirectory(prefix="gpupool-fleet-") as path:
+        guest = start(path, "hold=1", "fail=2", "say=done", "await")
+        assert guest.stdout.readline() == "done\n"
+        assert [file.suffix for file in pathlib.Path(path).iterdir()] == [".sock"], list(pathlib.Path(path).iterdir())
+        guest.communicate("\n")
+        assert guest.returncode == 0
 
 
 def a_directory_under_the_name_of_the_page_leaves_the_process_without_one():
@@ -200,6 +211,7 @@ fleet.main([
     a_forked_child_has_a_page_of_its_own,
     counters_go_on_after_an_exec,
     there_is_no_page_without_a_socket,
+    a_socket_directory_on_a_disk_leaves_the_process_without_a_page,
     a_directory_under_the_name_of_the_page_leaves_the_process_without_one,
     a_link_under_the_name_of_the_page_is_replaced_and_not_followed,
     a_full_file_size_limit_leaves_the_process_without_a_page,
