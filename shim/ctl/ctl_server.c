@@ -47,7 +47,7 @@ static struct {
 	char path[GP_CTL_PATH_MAX + GP_CTL_NAME_MAX];
 	const gp_ctl_handler_fn *handlers;
 	void (*begin)(void);
-	bool (*tick)(void);
+	void (*tick)(void);
 	int64_t tick_ns; /* when the next tick is due */
 	int tick_interval_ms;
 	int64_t idle_ns;
@@ -125,11 +125,9 @@ static bool accept_clients(int64_t now_ns)
 	return true;
 }
 
-int gp_ctl_tick_ms(int before_ms, bool has_changed)
+int gp_ctl_tick_ms(int before_ms)
 {
-	int max_ms = has_changed ? GP_CTL_TICK_MS : GP_CTL_IDLE_TICK_MS;
-
-	return before_ms < max_ms / 2 ? 2 * before_ms : max_ms;
+	return before_ms < GP_CTL_TICK_MS / 2 ? 2 * before_ms : GP_CTL_TICK_MS;
 }
 
 /* Returns the milliseconds until the next timeout, -1 if there is none. */
@@ -183,8 +181,10 @@ static void set_tick(int interval_ms)
 
 static void tick(int64_t now_ns)
 {
-	if (server.tick && now_ns >= server.tick_ns)
-		set_tick(gp_ctl_tick_ms(server.tick_interval_ms, server.tick()));
+	if (!server.tick || now_ns < server.tick_ns)
+		return;
+	server.tick();
+	set_tick(gp_ctl_tick_ms(server.tick_interval_ms));
 }
 
 static bool step(void)

@@ -13,7 +13,6 @@
 enum {
 	GP_CTL_FIRST_TICK_MS = 50,
 	GP_CTL_TICK_MS = 1000,
-	GP_CTL_IDLE_TICK_MS = 16000,
 };
 
 struct gp_ctl_options {
@@ -21,14 +20,14 @@ struct gp_ctl_options {
 	const gp_ctl_handler_fn *handlers; /* one for each command, NULL: not available; must stay valid */
 	int idle_ms;                       /* a silent connection is closed after this time; 0: a minute */
 	void (*begin)(void);               /* called by the thread first; may be NULL */
-	bool (*tick)(void);                /* called by the thread at intervals (gp_ctl_tick_ms); may be NULL */
+	void (*tick)(void);                /* called by the thread at intervals (gp_ctl_tick_ms); may be NULL */
 };
 
 /*
- * Returns the time until the next tick. It doubles from tick to tick, up to GP_CTL_TICK_MS after a tick that returned
- * true, since something had changed, and up to GP_CTL_IDLE_TICK_MS otherwise: an idle process should hardly wake up.
+ * Returns the time until the next tick. It doubles from tick to tick, up to GP_CTL_TICK_MS. It stays there in an idle
+ * process too: to be told of the next hit, the server would need work on the path of each hit.
  */
-int gp_ctl_tick_ms(int before_ms, bool has_changed);
+int gp_ctl_tick_ms(int before_ms);
 
 /*
  * Creates the socket and starts the thread, once in a process: every later call returns -EALREADY, even if the first

@@ -261,44 +261,28 @@ static void merge_device_locked(int index, struct gp_page_figures *live)
 	to->yielded_bytes = atomic_load(&device->yielded_bytes);
 }
 
-/* Returns true if `now` differs from what is on the page. */
-static bool is_page_behind_locked(void)
+/* Does nothing if a context has ended meanwhile, whose counters may be in both sums. */
+static void publish_live_locked(struct gp_page_figures *live, uint64_t ended_before)
 {
-	const struct gp_page_figures *newest = &page->copies[atomic_load(&page->count) % 2];
-	size_t begin = offsetof(struct gp_page_figures, oom_s); /* behind the time of the write */
-
-	return memcmp((const char *)newest + begin, (const char *)&now + begin,
-		       offsetof(struct gp_page_figures, devices[now.n_devices]) - begin) != 0;
-}
-
-/* Returns false if the page had the same figures before. */
-static bool publish_live_locked(struct gp_page_figures *live, uint64_t ended_before)
-{
-	bool has_changed;
-
 	if (n_ended != ended_before)
-		return true;
+		return;
 	for (int i = 0; i < GP_DEVICES_MAX; i++)
 		if (gp_device_if_used(i))
 			merge_device_locked(i, live);
 	merge(&now.pinned, &live->pinned, &ended.pinned);
 	now.pinned.limit_bytes = atomic_load(&gp_state.pinned_budget.limit_bytes);
-	has_changed = is_page_behind_locked();
 	publish_locked();
-	return has_changed;
 }
 
-static bool update(void)
+static void update(void)
 {
 	struct gp_page_figures live = {0};
 	uint64_t ended_before = n_ended;
-	bool has_changed;
 
 	gp_context_each(add_live, &live);
 	gp_mutex_lock(&lock);
-	has_changed = publish_live_locked(&live, ended_before);
+	publish_live_locked(&live, ended_before);
 	gp_mutex_unlock(&lock);
-	return has_changed;
 }
 
 /* Returns false if a lock is held. */
@@ -309,7 +293,7 @@ static bool try_update(struct gp_page_figures *live)
 	*live = (struct gp_page_figures){0};
 	if (!gp_context_try_each_pool(try_add_pool, live) || !gp_mutex_try(&lock))
 		return false;
-	(void)publish_live_locked(live, ended_before);
+	publish_live_locked(live, ended_before);
 	gp_mutex_unlock(&lock);
 	return true;
 }
@@ -559,12 +543,12 @@ static void sweep(void)
 		close(dir_fd);
 }
 
-bool gp_counter_page_tick(void)
+void gp_counter_page_tick(void)
 {
 	if (!page)
-		return false;
+		return;
 	if (!is_swept)
 		sweep();
 	is_swept = true;
-	return update();
+	update();
 }

@@ -19,10 +19,10 @@ void gp_counter_page_set_up(void);
 void gp_counter_page_start(const char *socket_path);
 
 /*
- * Copies the counters to the page. The first call also removes old pages of ended processes from the directory. Returns
- * false if nothing has changed. For the control server's thread. No lock may be held.
+ * Copies the counters to the page. The first call also removes old pages of ended processes from the directory. For
+ * the control server's thread. No lock may be held.
  */
-bool gp_counter_page_tick(void);
+void gp_counter_page_tick(void);
 
 /* Counts an out-of-memory error that reaches the program. device: its number; -1: pinned memory. */
 void gp_counter_page_note_oom(int device, uint64_t bytes);

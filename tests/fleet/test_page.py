@@ -74,22 +74,6 @@ def the_counters_of_the_exit_need_no_thread():
     assert page.devices[0]["hits"] + page.devices[0]["misses"] == 1000, page.devices
 
 
-def the_page_of_an_idle_process_is_written_at_growing_intervals():
-    with folder() as path:
-        guest = start(path, "hits=1", "say=ready", "await")
-        guest.stdout.readline()
-        times = [only_page(path).written_s]
-
-        def is_rare():
-            times.append(only_page(path).written_s)
-            return times[-1] - times[-2] >= 3
-
-        try:
-            fleet.await_true(is_rare, "3 s between two copies of an idle process")
-        finally:
-            fleet.end(guest)
-
-
 def a_process_without_exit_handlers_leaves_its_page():
     with folder() as path:
         assert run(path, "fail=2", "_exit") == 0
@@ -206,7 +190,6 @@ fleet.main([
     hits_and_sizes_reach_the_page_of_a_process_that_goes_on,
     the_counters_of_the_exit_are_on_the_page,
     the_counters_of_the_exit_need_no_thread,
-    the_page_of_an_idle_process_is_written_at_growing_intervals,
     a_process_without_exit_handlers_leaves_its_page,
     a_forked_child_has_a_page_of_its_own,
     counters_go_on_after_an_exec,
