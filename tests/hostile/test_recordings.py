@@ -139,13 +139,15 @@ def numbers_from_the_highest_down():
 
 
 def blocks_whose_stacks_are_not_defined():
-    return begin_with_stacks(1) + b"".join(record(ALLOC, fold(512), 512, 0, 0, 1 << 62 | nth) for nth in range(many(100000)))
+    allocations = (record(ALLOC, fold(512), 512, 0, 0, 1 << 62 | nth) for nth in range(many(100000)))
+    return begin_with_stacks(1) + b"".join(allocations)
 
 
 def failures_under_a_limit_beside_many_blocks():
     """Every failure makes a report look for the largest free block."""
     segment = record(RESERVE, fold(1 << 40), 1 << 30)
-    return begin(pool(limit=2 << 30)) + segment + blocks(many(100000), 1 << 40, 1024) + record(ALLOC, 0, 1 << 30, fold(-12)) * many(2000)
+    failures = record(ALLOC, 0, 1 << 30, fold(-12)) * many(2000)
+    return begin(pool(limit=2 << 30)) + segment + blocks(many(100000), 1 << 40, 1024) + failures
 
 
 # The work grows with the square of the length if each record makes the reader visit everything that exists.

@@ -106,8 +106,9 @@ says how to renew them. `tests/bench/README.md` explains the method, the allocat
 
 Times are medians of the rounds of one run, in which all allocators take turns. Machines differ, and other work on the
 same processor makes the short rows up to twice as long at times, for all columns alike (half the middle half of the
-rounds is up to 44 % of the median). So compare columns, not days. `floor` is gpupool without its fences, which is
-unsafe: it shows the runtime's part and the pool's.
+rounds is up to 44 % of the median). So compare columns, not days. The table of commands below names the GPU, the date
+and the commit of each section. `floor` is gpupool without its fences, which is unsafe: it shows the runtime's part and
+the pool's.
 """
 
 OUTRO = """## Renew this page

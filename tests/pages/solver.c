@@ -5,8 +5,8 @@
  * A program with the allocations of a solver on an adaptive grid, for the screens of pictures.py. Each step has
  * temporary arrays. Every fourth step keeps a checkpoint, so that a limit is reached at some time.
  *
- * Usage: solver STEPS [--slow] [--wait]: with --slow a step takes 20 ms, with --wait the program ends when its standard
- * input ends.
+ * Usage: solver STEPS [--slow] [--sync] [--wait]: with --slow a step takes 20 ms, with --sync it ends with a wait for
+ * the GPU, with --wait the program ends when its standard input ends.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,7 +61,8 @@ static int has_option(int argc, char **argv, const char *option)
 
 int main(int argc, char **argv)
 {
-	int steps = argc > 1 ? atoi(argv[1]) : 100, is_slow = has_option(argc, argv, "--slow");
+	int steps = argc > 1 ? atoi(argv[1]) : 100;
+	int is_slow = has_option(argc, argv, "--slow"), has_sync = has_option(argc, argv, "--sync");
 	void *grid[LEVELS];
 
 	make_grid(grid);
@@ -69,6 +70,8 @@ int main(int argc, char **argv)
 		advance(step);
 		if (step % 4 == 0)
 			checkpoint(step);
+		if (has_sync)
+			cudaDeviceSynchronize();
 		if (is_slow)
 			usleep(20000);
 	}

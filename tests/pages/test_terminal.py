@@ -13,6 +13,7 @@ import xml.etree.ElementTree
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 try:
+    import pictures
     import terminal
 except ModuleNotFoundError as error:
     print(f"skipped: {error} (Debian: python3-pyte)")
@@ -83,6 +84,12 @@ class TerminalTest(unittest.TestCase):
         root, _ = self.draw("0123456789" * 3 + "\n\n")
         self.assertEqual(self.words(root), ["0123456789" * 2, "0123456789"])
         self.assertEqual(float(root.get("height")), 2 * terminal.MARGIN + 2 * terminal.CELL_HEIGHT)
+
+    def test_a_picture_with_a_path_of_this_machine_is_refused(self):
+        for words, path, is_found in (("in /tmp/a-1/sockets", "/tmp/a-1", True), ("/tmp/a-1", "/tmp/a-1", True),
+                                      ("in /tmp/a-12", "/tmp/a-1", False), ("in /run/gpupool", "/tmp/a-1", False)):
+            with self.subTest(words=words):
+                self.assertEqual(path in pictures.leaked(words, path), is_found)
 
 
 if __name__ == "__main__":

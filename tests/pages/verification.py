@@ -69,7 +69,8 @@ gpupool, so only the simulator tests it. Nothing has run on four GPUs.
 ## Without a GPU
 
 `scripts/test` builds and runs these suites three times: as shipped, with the address and undefined-behaviour
-sanitizers, and with the thread sanitizer. Its last line has the numbers of tests that passed, failed and were skipped.
+sanitizers, and with the thread sanitizer. The sanitizers' runs leave out tests for which they can find nothing more. The
+last line has the numbers of tests that passed, failed and were skipped.
 The programs run on a simulated GPU that detects races, deadlocks and invalid uses (`tests/sim/README.md`).
 """
 

@@ -160,6 +160,16 @@ static void compare(const char *types, const char *scenario, const char *devices
 	ck_assert_int_eq(play_status, 0);
 }
 
+static void check_width(const char *text)
+{
+	size_t width;
+
+	for (const char *line = text; *line; line += width + (line[width] == '\n')) {
+		width = strcspn(line, "\n");
+		ck_assert_msg(width <= 80, "%zu columns: %.*s", width, (int)width, line);
+	}
+}
+
 START_TEST(a_comparison_has_the_figures_of_all_processes_of_each_run)
 {
 	compare("split,none", "children", NULL);
@@ -174,7 +184,8 @@ START_TEST(a_comparison_has_the_peak_that_the_driver_counts)
 {
 	compare("vmm", "held", NULL);
 	check_in(play_out, "\npeak device memory             68.0 MiB        68.0 MiB\n");
-	check_in(play_out, "(NVML)");
+	check_in(play_out, "from NVML");
+	check_width(play_out);
 	compare("vmm", "held", "CUDA_VISIBLE_DEVICES=0,1");
 	check_in(play_out, "\npeak device memory             68.0 MiB        68.0 MiB\n");
 }

@@ -160,7 +160,7 @@ bool run_table_print(const struct run_result *results, unsigned n, const char *w
 	if (why_no_peak)
 		printf("There is no peak: %s.\n", why_no_peak);
 	else
-		puts("The peak is what the driver counts on the devices (NVML) above what was in use before,\n"
-		     "read every 10 ms, with what other programs took meanwhile.");
+		puts("The peak is what was in use on the devices above that before the run. It is read\n"
+		     "from NVML every 10 ms, and includes what other programs took meanwhile.");
 	return fflush(stdout) != EOF;
 }
