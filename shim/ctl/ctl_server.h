@@ -25,7 +25,7 @@ struct gp_ctl_options {
 
 /*
  * Returns the time until the next tick. It doubles from tick to tick, up to GP_CTL_TICK_MS. It stays there in an idle
- * process too: to be told of the next hit, the server would need work on the path of each hit.
+ * process too: a hit that woke the server would need more work on the path of each hit.
  */
 int gp_ctl_tick_ms(int before_ms);
 
