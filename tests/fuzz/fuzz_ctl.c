@@ -7,10 +7,13 @@
  * op). The server side is the library's code: the connection, called as the server's loop calls it,
  * and the library's actions.
  *
+ * Under GPUPOOL_POOL=vmm the process also exports blocks, and the client, which knows the handle, asks for their chunks.
+ *
  * A simple model of the protocol in this file computes the number of answers and the schema of each.
  * Jansson checks that each answer is JSON.
  */
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -24,6 +27,7 @@
 #include "fuzz.h"
 #include "shim/answers/actions.h"
 #include "shim/ctl/ctl_conn.h"
+#include "shim/ctl/ctl_server.h"
 #include "shim/process.h"
 #include "tests/apps/cuda_min.h"
 
@@ -38,6 +42,8 @@ enum op {
 	OP_IDLE,    /* half the idle timeout passes */
 	OP_ALLOC,   /* the program allocates; the lowest bit of the size chooses pinned memory */
 	OP_FREE,
+	OP_EXPORT, /* the program exports a block */
+	OP_ASK,    /* adds a request for the last exported block to the text, up to a word that the input chooses */
 	N_OPS
 };
 
@@ -59,6 +65,25 @@ static struct session {
 	bool is_pinned[N_BLOCKS], is_dirty;
 } s;
 
+static CUipcMemHandle exported; /* the last one, also of an earlier input */
+
+static char socket_dir[] = "/tmp/fuzz_ctl.XXXXXX";
+
+static void remove_socket(void)
+{
+	unlink(gp_ctl_path());
+	rmdir(socket_dir);
+}
+
+/* Starts a server that no client asks. Blocks can be exported only while importers could ask for them. */
+static void start_server(void)
+{
+	struct gp_ctl_options options = {.dirs = {.runtime_dir = socket_dir, .uid = geteuid()}, .handlers = gp_actions};
+
+	fuzz_require(mkdtemp(socket_dir) && !gp_ctl_start(&options), "no socket");
+	atexit(remove_socket);
+}
+
 /* Starts the process that the client asks, with a context on the first device. */
 static void begin_process(void)
 {
@@ -68,6 +93,7 @@ static void begin_process(void)
 		return; /* setting the flag also keeps the library from making its own socket */
 	fuzz_require(
 		!cuInit(0) && !cuDevicePrimaryCtxRetain(&context, 0) && !cuCtxSetCurrent(context), "no simulated GPU");
+	start_server();
 }
 
 static void open_session(unsigned flags)
@@ -75,7 +101,6 @@ static void open_session(unsigned flags)
 	static const int sizes[] = {0, 1, 8 << 10, 64 << 10};
 	int fds[2], size = sizes[flags & 3];
 
-	begin_process();
 	s.n_text = s.n_sent = s.n_answers = 0;
 	s.is_shut = s.is_cut = s.is_dirty = false;
 	s.now_ns = 1;
@@ -204,6 +229,17 @@ static void alloc_block(unsigned size)
 		s.blocks[i] = s.is_pinned[i] ? pinned : (void *)(uintptr_t)address;
 }
 
+static bool has_handle(void)
+{
+	return memcmp(exported.reserved, "gpupool ipc", 11) == 0;
+}
+
+static void export_block(size_t i)
+{
+	if (s.blocks[i] && !s.is_pinned[i] && cuIpcGetMemHandle(&exported, (CUdeviceptr)s.blocks[i]))
+		memset(&exported, 0, sizeof(exported));
+}
+
 static void add_text(uint8_t byte, unsigned times)
 {
 	for (; times && s.n_text < sizeof(s.text); times--)
@@ -215,6 +251,26 @@ static void repeat(unsigned times)
 	uint8_t byte = s.n_text ? (uint8_t)s.text[s.n_text - 1] : ' ';
 
 	add_text(byte, times % (byte == '\n' ? 32 : 8192));
+}
+
+/* Adds the command and the first n words of a request for the last exported block. */
+static void ask(unsigned n)
+{
+	char line[128];
+	uint64_t words[6]; /* of the handle, after its name: pid, start, nonce, address, serial number, checksum */
+	int length;
+
+	if (!has_handle())
+		return;
+	memcpy(words, exported.reserved + 16, sizeof(words));
+	length = snprintf(line, sizeof(line), "chunk");
+	for (unsigned i = 0; i < n % 4; i++)
+		length += snprintf(
+			line + length, sizeof(line) - (size_t)length, " %llu", (unsigned long long)words[2 + i]);
+	if (n % 4 == 3)
+		length += snprintf(line + length, sizeof(line) - (size_t)length, " ");
+	for (int i = 0; i < length; i++)
+		add_text((uint8_t)line[i], 1);
 }
 
 static void play(struct fuzz_input *in, enum op op)
@@ -249,6 +305,12 @@ static void play(struct fuzz_input *in, enum op op)
 		break;
 	case OP_FREE:
 		free_block(fuzz_byte(in) % N_BLOCKS);
+		break;
+	case OP_EXPORT:
+		export_block(fuzz_byte(in) % N_BLOCKS);
+		break;
+	case OP_ASK:
+		ask(fuzz_byte(in));
 		break;
 	default:
 		break;
@@ -392,31 +454,62 @@ static void check_answers(void)
 	FUZZ_CHECK(s.is_cut || at == s.n_answers, "there are more answers than requests");
 }
 
+/* A chunk that stayed pinned for a client would stay in the pool. */
+static void check_is_empty(const char *answer, size_t length)
+{
+	json_t *object = json_loadb(answer, length, 0, NULL), *device;
+	size_t i;
+
+	json_array_foreach(json_object_get(object, "devices"), i, device)
+		FUZZ_CHECK(json_integer_value(json_object_get(device, "total_bytes")) == 0,
+			"the pool keeps %lld bytes after a reclaim",
+			(long long)json_integer_value(json_object_get(device, "total_bytes")));
+	json_decref(object);
+}
+
 /* Frees and reclaims all memory, so that the next input starts with the same state. */
 static void free_all(void)
 {
+	static const char *const requests[] = {"reclaim", "reclaim pinned", "status"};
 	struct gp_json out;
 
 	for (size_t i = 0; s.is_dirty && i < N_BLOCKS; i++)
 		free_block(i);
 	gp_json_init(&out, GP_CTL_ANSWER_MAX);
-	for (int pinned = 0; s.is_dirty && pinned < 2; pinned++) {
-		char request[] = "reclaim pinned";
+	for (size_t i = 0; s.is_dirty && i < sizeof(requests) / sizeof(*requests); i++) {
+		char request[16];
 		const char *answer;
 		size_t length;
 
-		length = pinned ? strlen(request) : strlen("reclaim");
+		length = (size_t)snprintf(request, sizeof(request), "%s", requests[i]);
 		gp_ctl_request(gp_actions, request, length, &out, &answer, &length);
-		check_answer(answer, length, (struct expected){"reclaim", false});
+		check_answer(answer, length, (struct expected){i < 2 ? "reclaim" : "status", false});
+		if (i == 2)
+			check_is_empty(answer, length);
 	}
 	gp_json_deinit(&out);
+}
+
+static unsigned count_fds(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	unsigned n = 0;
+
+	fuzz_require(dir, "no /proc");
+	while (readdir(dir))
+		n++;
+	closedir(dir);
+	return n;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct fuzz_input in = {data, data + size};
+	unsigned n_fds;
 	uint8_t byte;
 
+	begin_process();
+	n_fds = count_fds();
 	open_session(fuzz_byte(&in));
 	while (!fuzz_is_over(&in)) {
 		if (fuzz_op(&in, &byte))
@@ -427,5 +520,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	finish();
 	check_answers();
 	free_all();
+	FUZZ_CHECK(count_fds() <= n_fds, "descriptors stay open: %u, and %u before", count_fds(), n_fds);
 	return 0;
 }
