@@ -36,8 +36,10 @@ struct gp_claim_token gp_pool_hand_out_locked(
 
 void gp_pool_unaccount_locked(struct gp_pool *pool, struct gp_block *block)
 {
-	pool->stats.stream_bytes -= block->flags & GP_BLOCK_STREAM ? block->size : 0;
-	block->flags &= (uint8_t)~GP_BLOCK_STREAM;
+	if (block->flags & GP_BLOCK_STREAM) {
+		pool->stats.stream_bytes -= block->size;
+		block->flags &= (uint8_t)~GP_BLOCK_STREAM;
+	}
 	pool->stats.used_bytes -= block->size;
 	pool->stats.requested_bytes -= gp_block_requested(block);
 	pool->stats.n_used_blocks--;

@@ -44,7 +44,9 @@ static void count(struct gp_pending *p, const struct gp_block *block, uint64_t n
 {
 	p->bytes += n * block->size;
 	p->count += n;
-	p->n_unfenced += block->flags & GP_BLOCK_UNFENCED ? n : 0;
+	if (!(block->flags & GP_BLOCK_UNFENCED))
+		return;
+	p->n_unfenced += n;
 	p->n_stream += block->flags & GP_BLOCK_STREAM ? n : 0;
 }
 

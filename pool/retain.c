@@ -125,16 +125,12 @@ static void release_locked(struct gp_pool *pool, struct gp_block *block)
 	block->flags &= (uint8_t)~GP_BLOCK_UNCACHED;
 }
 
-void gp_retain_release_locked(struct gp_pool *pool)
+void gp_retain_release_ended_locked(struct gp_pool *pool)
 {
+	struct gp_block *first = gp_container_of(pool->retained.next, struct gp_block, captured.link);
+	uint64_t n_ended = atomic_load(&first->captured.retainer->all->n_ended);
 	struct gp_list *link, *tmp;
-	struct gp_retainers *all;
-	uint64_t n_ended;
 
-	if (gp_likely(gp_list_is_empty(&pool->retained)))
-		return;
-	all = gp_container_of(pool->retained.next, struct gp_block, captured.link)->captured.retainer->all;
-	n_ended = atomic_load(&all->n_ended);
 	if (n_ended == pool->n_ended_seen)
 		return;
 	pool->n_ended_seen = n_ended;

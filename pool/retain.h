@@ -23,5 +23,12 @@ bool gp_retain_freed_locked(struct gp_pool *pool, struct gp_block *block, const 
 /* Hands out a retained block that fits and that may be used again in the same capture. Returns a NULL token if none. */
 struct gp_claim_token gp_retain_take(struct gp_pool *pool, struct gp_request *request);
 
-/* Queues the blocks whose retainers have no owner any more. */
-void gp_retain_release_locked(struct gp_pool *pool);
+/* Queues the blocks whose retainers have no owner any more. To be called while blocks are retained. */
+void gp_retain_release_ended_locked(struct gp_pool *pool);
+
+/* The same at any time. Each miss calls this, and few programs have retained blocks. */
+static inline void gp_retain_release_locked(struct gp_pool *pool)
+{
+	if (gp_unlikely(!gp_list_is_empty(&pool->retained)))
+		gp_retain_release_ended_locked(pool);
+}

@@ -56,9 +56,12 @@
 
 static void cache_usable_locked(struct gp_pool *pool)
 {
-	uint64_t completed = gp_fence_completed(pool->fence), gpu_waited = completed;
+	uint64_t completed, gpu_waited;
 	struct gp_block *b;
 
+	if (!pool->pending.count)
+		return;
+	completed = gpu_waited = gp_fence_completed(pool->fence);
 	if (!gp_flag_is_set(&pool->completion_only))
 		gpu_waited = gp_fence_gpu_waited(pool->fence);
 	while ((b = gp_pending_take_usable(&pool->pending, gpu_waited, completed))) {
