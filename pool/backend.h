@@ -71,8 +71,12 @@ struct gp_mapping_ops {
 struct gp_backend_ops {
 	const struct gp_mapping_ops *mapping; /* NULL: no virtual memory */
 
-	/* Takes memory from the driver, 512-byte aligned. -ENOMEM starts the retry rounds; other errors do not. */
-	int (*reserve)(void *arg, uint64_t bytes, uint64_t *ret_addr);
+	/*
+	 * Takes memory from the driver, 512-byte aligned. -ENOMEM starts the retry rounds; other errors do not.
+	 * *ret_available becomes what `available` would return after it, and is unchanged if that is unknown. NULL: the
+	 * pool does not ask.
+	 */
+	int (*reserve)(void *arg, uint64_t bytes, uint64_t *ret_addr, uint64_t *ret_available);
 
 	/* Gives a whole reservation back. May wait for the device, as the real free does. */
 	int (*release)(void *arg, uint64_t addr);

@@ -67,20 +67,28 @@ bool gp_segment_is_any_leaving_locked(const struct gp_pool *pool)
 	return !gp_list_is_empty(&pool->leaving) || gp_arena_is_any_leaving_locked(pool);
 }
 
-static int reserve(struct gp_pool *pool, uint64_t bytes, uint64_t *ret_addr, uint64_t *ns)
+/* The outcome of the attempts to reserve a segment. */
+struct reservation {
+	uint64_t base, bytes;
+	uint64_t ns;        /* the time that they took */
+	uint64_t available; /* what the driver has left; UINT64_MAX: unknown */
+	int r;
+};
+
+static void reserve(struct gp_pool *pool, uint64_t bytes, struct reservation *reservation)
 {
 	const struct gp_backend *be = gp_pool_backend(pool);
-	uint64_t start_ns;
-	int r;
+	uint64_t start_ns, *available = pool->options.reserve_bytes ? &reservation->available : NULL;
 
+	reservation->bytes = bytes;
+	reservation->r = -ENOMEM;
 	if (!gp_budget_charge(pool->options.budget, bytes))
-		return -ENOMEM;
+		return;
 	start_ns = gp_pool_now_ns(pool);
-	r = be->ops->reserve(be->arg, bytes, ret_addr);
-	*ns += gp_pool_now_ns(pool) - start_ns;
-	if (r)
+	reservation->r = be->ops->reserve(be->arg, bytes, &reservation->base, available);
+	reservation->ns += gp_pool_now_ns(pool) - start_ns;
+	if (reservation->r)
 		gp_budget_uncharge(pool->options.budget, bytes);
-	return r;
 }
 
 void gp_segment_note_growth(struct gp_pool *pool, const struct gp_request *request, int result)
@@ -91,17 +99,19 @@ void gp_segment_note_growth(struct gp_pool *pool, const struct gp_request *reque
 	atomic_store_explicit(&pool->is_full, result == -ENOMEM, memory_order_relaxed);
 }
 
-/* The driver is nearly empty. Leave the rest for calls that cannot be retried (loading a module, a graph). */
-void gp_segment_keep_reserve(struct gp_pool *pool)
+/*
+ * If the driver is nearly empty, leaves the rest for calls that cannot be retried (loading a module, a graph).
+ * is_pressed is stored only on change, since every thread reads its cache line.
+ */
+static void keep_reserve(struct gp_pool *pool, uint64_t available)
 {
 	const struct gp_backend *be = gp_pool_backend(pool);
-	uint64_t available, missing, given;
+	bool is_pressed = available < pool->options.reserve_bytes;
+	uint64_t missing, given;
 
-	if (!pool->options.reserve_bytes)
-		return;
-	available = be->ops->available(be->arg);
-	atomic_store(&pool->first->is_pressed, available < pool->options.reserve_bytes);
-	if (available >= pool->options.reserve_bytes)
+	if (is_pressed != gp_pool_is_pressed(pool))
+		atomic_store(&pool->first->is_pressed, is_pressed);
+	if (!is_pressed)
 		return;
 	/* In serial mode the fences may not have been polled for long. */
 	(void)gp_fence_poll(pool->fence);
@@ -109,6 +119,14 @@ void gp_segment_keep_reserve(struct gp_pool *pool)
 	given = gp_segment_give_back(pool, missing);
 	if (given < missing && be->ops->ask_siblings)
 		(void)be->ops->ask_siblings(be->arg, missing - given, false);
+}
+
+void gp_segment_keep_reserve(struct gp_pool *pool)
+{
+	const struct gp_backend *be = gp_pool_backend(pool);
+
+	if (pool->options.reserve_bytes)
+		keep_reserve(pool, be->ops->available(be->arg));
 }
 
 static struct gp_block *adopt_locked(
@@ -135,15 +153,8 @@ static struct gp_block *adopt_locked(
 	return request->kind->cut(pool, block, request->size);
 }
 
-/* The outcome of an attempt to reserve a segment. */
-struct reservation {
-	uint64_t base, bytes;
-	uint64_t ns; /* the time that it took */
-	int r;
-};
-
 /*
- * Accounts for an attempt, and hands the block of a new reservation out. Without host memory the reservation is
+ * Accounts for the attempts, and hands the block of a new reservation out. Without host memory the reservation is
  * released. If its context is gone, the memory is gone as well, and the address may already belong to another
  * allocation.
  */
@@ -501,30 +512,24 @@ static void swap_idle(struct gp_pool *pool, const struct gp_request *request, st
 	gp_mutex_unlock(&pool->lock);
 }
 
-/* Reserves a segment. Returns in *ret_bytes the size of the last attempt, and its time in *ret_ns. */
-static int reserve_segment(struct gp_pool *pool, const struct gp_request *request, uint64_t planned_bytes,
-	uint64_t *ret_base, uint64_t *ret_bytes, uint64_t *ret_ns)
+static struct reservation reserve_segment(
+	struct gp_pool *pool, const struct gp_request *request, uint64_t planned_bytes)
 {
 	/* If the planned size does not fit any more, the size of the block may, or the size that the program needs. */
 	const uint64_t tries[] = {planned_bytes, gp_round_up(request->size, pool->options.granule), request->size,
 		request->kind->is_cut ? request->size : gp_request_least(request)};
-	int r = -ENOMEM;
+	struct reservation reservation = {.bytes = UINT64_MAX, .available = UINT64_MAX, .r = -ENOMEM};
 
-	*ret_bytes = UINT64_MAX;
-	*ret_ns = 0;
-	for (int i = 0; i < 4 && r == -ENOMEM; i++) {
-		if (tries[i] >= *ret_bytes)
-			continue;
-		*ret_bytes = tries[i];
-		r = reserve(pool, tries[i], ret_base, ret_ns);
-	}
-	return r;
+	for (int i = 0; i < 4 && reservation.r == -ENOMEM; i++)
+		if (tries[i] < reservation.bytes)
+			reserve(pool, tries[i], &reservation);
+	return reservation;
 }
 
 int gp_segment_grow(struct gp_pool *pool, struct gp_request *request, struct gp_claim_token *ret_token)
 {
 	struct gp_growth *growth = &request->growth;
-	uint64_t base = 0, bytes, ns;
+	struct reservation reservation;
 	int r;
 
 	if (request->kind->grow)
@@ -539,12 +544,13 @@ int gp_segment_grow(struct gp_pool *pool, struct gp_request *request, struct gp_
 		give_back_stale(pool, request, growth);
 	if (growth->swap_bytes)
 		swap_idle(pool, request, growth);
-	r = reserve_segment(pool, request, growth->bytes, &base, &bytes, &ns);
+	reservation = reserve_segment(pool, request, growth->bytes);
+	r = reservation.r;
 	/* An undersized block means that the driver is full: record it. */
-	gp_segment_note_growth(pool, request, !r && bytes < request->size ? -ENOMEM : r);
-	r = book(pool, &(struct reservation){base, bytes, ns, r}, request, ret_token);
-	if (!r)
-		gp_segment_keep_reserve(pool);
+	gp_segment_note_growth(pool, request, !r && reservation.bytes < request->size ? -ENOMEM : r);
+	r = book(pool, &reservation, request, ret_token);
+	if (!r && pool->options.reserve_bytes)
+		keep_reserve(pool, reservation.available);
 	return r;
 }
 

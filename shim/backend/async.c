@@ -85,22 +85,15 @@ static CUresult find_pool(struct gp_context *context, CUmemoryPool *ret_pool)
 
 CUresult gp_async_take(struct gp_context *context, CUdeviceptr *ptr, uint64_t bytes)
 {
-	struct gp_driver_scope scope;
 	CUmemoryPool pool;
 	CUstream stream;
-	CUresult r = gp_driver_enter(&scope, context->handle);
+	CUresult r = find_pool(context, &pool);
 
-	if (r)
-		return r;
-	r = find_pool(context, &pool);
 	if (!r)
 		r = gp_driver_stream(&context->async_stream, &stream);
 	if (!r)
 		r = gp_real.cuMemAllocFromPoolAsync(ptr, bytes, pool, stream);
-	if (!r)
-		r = gp_real.cuStreamSynchronize(stream);
-	gp_driver_leave(&scope);
-	return r;
+	return r ? r : gp_real.cuStreamSynchronize(stream);
 }
 
 CUresult gp_async_release(struct gp_context *context, CUdeviceptr ptr)

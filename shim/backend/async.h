@@ -10,8 +10,8 @@
 bool gp_async_is_possible(const struct gp_context *context);
 
 /*
- * Allocates memory that any stream may use at once. This function, gp_async_release, gp_async_trim and
- * gp_async_set_access are called between gp_context_enter and gp_context_leave.
+ * Allocates memory that any stream may use at once, between gp_driver_enter and gp_driver_leave. This function,
+ * gp_async_release, gp_async_trim and gp_async_set_access are called between gp_context_enter and gp_context_leave.
  */
 CUresult gp_async_take(struct gp_context *context, CUdeviceptr *ptr, uint64_t bytes);
 

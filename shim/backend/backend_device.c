@@ -37,7 +37,17 @@
 #include "shim/reclaim/reclaim.h"
 #include "shim/record/record_backend.h"
 
-static int device_reserve(void *arg, uint64_t bytes, uint64_t *ret_addr)
+/* Kept mappings go back before a pool stops caching for want of the reserve. Returns what the driver has left then. */
+static uint64_t trim_kept_for_reserve(struct gp_context *context, uint64_t available)
+{
+	uint64_t reserve = gp_state.config.reserve_bytes;
+
+	if (gp_likely(available >= reserve) || !gp_kept_trim(context->device->index, reserve - available))
+		return available;
+	return gp_device_available(context);
+}
+
+static int device_reserve(void *arg, uint64_t bytes, uint64_t *ret_addr, uint64_t *ret_available)
 {
 	struct gp_context *context = arg;
 	CUdeviceptr ptr = 0;
@@ -46,13 +56,17 @@ static int device_reserve(void *arg, uint64_t bytes, uint64_t *ret_addr)
 	gp_libraries_look();
 	if (!gp_context_enter(context))
 		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-	r = gp_backend_take(context, &ptr, bytes);
+	if (gp_context_backend_is(context, GP_CONFIG_BACKEND_MANAGED))
+		ret_available = NULL; /* GPUPOOL_RESERVE has no effect then, see device_available */
+	r = gp_backend_take(context, &ptr, bytes, ret_available);
 	gp_context_leave(context);
 	if (gp_unlikely(atomic_load_explicit(&context->downgraded, memory_order_relaxed)))
 		gp_backend_log_downgrades(context);
 	if (!r) {
 		gp_context_make_room(&gp_state.device_map, ptr, bytes);
 		gp_device_note_growth(context->device);
+		if (ret_available)
+			*ret_available = trim_kept_for_reserve(context, *ret_available);
 	}
 	*ret_addr = ptr;
 	/*
@@ -285,35 +299,26 @@ static bool device_trim_driver(void *arg)
 uint64_t gp_device_available(struct gp_context *context)
 {
 	struct gp_driver_scope scope;
-	size_t available = 0, total;
-	CUresult r = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	uint64_t available = UINT64_MAX;
 
-	if (gp_context_enter(context)) {
-		r = gp_driver_enter(&scope, context->handle);
-		if (!r) {
-			r = gp_real.cuMemGetInfo_v2(&available, &total);
-			gp_driver_leave(&scope);
-		}
-		gp_context_leave(context);
+	if (!gp_context_enter(context))
+		return available;
+	if (!gp_driver_enter(&scope, context->handle)) {
+		available = gp_backend_ask_available();
+		gp_driver_leave(&scope);
 	}
-	return r ? UINT64_MAX : available;
+	gp_context_leave(context);
+	return available;
 }
 
-/*
- * With managed memory GPUPOOL_RESERVE has no effect: the driver moves pages off the device when it needs the room.
- * Otherwise kept mappings go back before a pool stops caching for want of the reserve.
- */
+/* With managed memory GPUPOOL_RESERVE has no effect: the driver moves pages off the device when it needs the room. */
 static uint64_t device_available(void *arg)
 {
 	struct gp_context *context = arg;
-	uint64_t available, reserve = gp_state.config.reserve_bytes;
 
 	if (gp_context_backend_is(context, GP_CONFIG_BACKEND_MANAGED))
 		return UINT64_MAX;
-	available = gp_device_available(context);
-	if (available < reserve && gp_kept_trim(context->device->index, reserve - available))
-		available = gp_device_available(context);
-	return available;
+	return trim_kept_for_reserve(context, gp_device_available(context));
 }
 
 static void device_detach(void *arg)

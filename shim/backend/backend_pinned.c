@@ -42,7 +42,7 @@ struct gp_pinned {
 	} slots[GP_FENCE_SLOTS];
 };
 
-static int pinned_reserve(void *arg, uint64_t bytes, uint64_t *ret_addr)
+static int pinned_reserve(void *arg, uint64_t bytes, uint64_t *ret_addr, uint64_t *ret_available)
 {
 	struct gp_pinned *pinned = arg;
 	struct gp_context *context = pinned->context;

@@ -56,23 +56,35 @@ const char *gp_backend_name(enum gp_config_backend backend)
 
 static CUresult call_driver(struct gp_context *context, CUdeviceptr *ptr, uint64_t bytes)
 {
-	if (gp_context_backend_is(context, GP_CONFIG_BACKEND_MANAGED))
+	switch (atomic_load_explicit(&context->backend, memory_order_relaxed)) {
+	case GP_CONFIG_BACKEND_MANAGED:
 		return gp_real.cuMemAllocManaged(ptr, bytes, CU_MEM_ATTACH_GLOBAL);
-	return gp_real.cuMemAlloc_v2(ptr, bytes);
+	case GP_CONFIG_BACKEND_ASYNC:
+		return gp_async_take(context, ptr, bytes);
+	default:
+		return gp_real.cuMemAlloc_v2(ptr, bytes);
+	}
 }
 
-static CUresult take(struct gp_context *context, CUdeviceptr *ptr, uint64_t bytes)
+uint64_t gp_backend_ask_available(void)
+{
+	size_t available, total;
+
+	return gp_real.cuMemGetInfo_v2(&available, &total) ? UINT64_MAX : available;
+}
+
+/* A scope takes three calls of the driver, so the allocation and the question share one. */
+static CUresult take(struct gp_context *context, CUdeviceptr *ptr, uint64_t bytes, uint64_t *ret_available)
 {
 	struct gp_driver_scope scope;
-	CUresult r;
+	CUresult r = gp_driver_enter(&scope, context->handle);
 
-	if (gp_context_backend_is(context, GP_CONFIG_BACKEND_ASYNC))
-		return gp_async_take(context, ptr, bytes);
-	r = gp_driver_enter(&scope, context->handle);
-	if (!r) {
-		r = call_driver(context, ptr, bytes);
-		gp_driver_leave(&scope);
-	}
+	if (r)
+		return r;
+	r = call_driver(context, ptr, bytes);
+	if (!r && ret_available)
+		*ret_available = gp_backend_ask_available();
+	gp_driver_leave(&scope);
 	return r;
 }
 
@@ -100,15 +112,15 @@ static bool is_forbidden(struct gp_context *context, CUresult r)
 	return !n_allocs;
 }
 
-CUresult gp_backend_take(struct gp_context *context, CUdeviceptr *ptr, uint64_t bytes)
+CUresult gp_backend_take(struct gp_context *context, CUdeviceptr *ptr, uint64_t bytes, uint64_t *ret_available)
 {
-	CUresult r = take(context, ptr, bytes);
+	CUresult r = take(context, ptr, bytes, ret_available);
 
 	if (gp_likely(!r) || !is_forbidden(context, r))
 		return r;
 	set_backend(context, GP_CONFIG_BACKEND_DEVICE);
 	atomic_fetch_or(&context->downgraded, GP_DOWNGRADED_BACKEND);
-	return take(context, ptr, bytes);
+	return take(context, ptr, bytes, ret_available);
 }
 
 enum gp_config_backend gp_backend_of(uint64_t addr)

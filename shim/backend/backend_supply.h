@@ -20,8 +20,17 @@ void gp_backend_setup(struct gp_context *context);
 /* Logs the context's downgrades, once each. */
 void gp_backend_log_downgrades(struct gp_context *context);
 
-/* Allocates from the driver. To be called between gp_context_enter and gp_context_leave. */
-CUresult gp_backend_take(struct gp_context *context, CUdeviceptr *ptr, uint64_t bytes);
+/*
+ * Allocates from the driver. To be called between gp_context_enter and gp_context_leave. *ret_available, unless NULL,
+ * becomes what gp_backend_ask_available() returns after it.
+ */
+CUresult gp_backend_take(struct gp_context *context, CUdeviceptr *ptr, uint64_t bytes, uint64_t *ret_available);
+
+/*
+ * Returns the bytes that the driver has left on the device of the current context, or UINT64_MAX. To be called between
+ * gp_driver_enter and gp_driver_leave.
+ */
+uint64_t gp_backend_ask_available(void);
 
 /* Returns the name of the allocator as a value of GPUPOOL_BACKEND. */
 const char *gp_backend_name(enum gp_config_backend backend);

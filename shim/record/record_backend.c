@@ -31,11 +31,13 @@ static void record_answer(const void *arg, enum gp_record_kind kind, uint64_t a,
 	gp_record_answer(((const struct recorder *)arg)->number, kind, (const uint64_t[]){a, b, c});
 }
 
-static int reserve(void *arg, uint64_t bytes, uint64_t *ret_addr)
+static int reserve(void *arg, uint64_t bytes, uint64_t *ret_addr, uint64_t *ret_available)
 {
-	int r = backend_of(arg)->ops->reserve(backend_of(arg)->arg, bytes, ret_addr);
+	int r = backend_of(arg)->ops->reserve(backend_of(arg)->arg, bytes, ret_addr, ret_available);
 
 	record_answer(arg, GP_RECORD_RESERVE, r ? 0 : *ret_addr, bytes, (uint64_t)r);
+	if (!r && ret_available)
+		record_answer(arg, GP_RECORD_AVAILABLE, *ret_available, 0, 0);
 	return r;
 }
 

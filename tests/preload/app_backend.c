@@ -91,6 +91,20 @@ static void reuse(void)
 	app_pause("reuse");
 }
 
+/* Counts driver calls of an allocation that needs a new segment. */
+static void miss(void)
+{
+	uint64_t n_modes, n_questions;
+
+	app_start();
+	(void)app_alloc(64 * MIB);
+	n_modes = app_calls("cuThreadExchangeStreamCaptureMode");
+	n_questions = app_calls("cuMemGetInfo_v2");
+	(void)app_alloc(64 * MIB);
+	app_fact("modes", app_calls("cuThreadExchangeStreamCaptureMode") - n_modes);
+	app_fact("questions", app_calls("cuMemGetInfo_v2") - n_questions);
+}
+
 /* Exports a block twice and prints both answers. */
 static void export(void)
 {
@@ -263,6 +277,7 @@ static void ends(void)
 const struct app_scenario app_scenarios[] = {
 	{"words", words},
 	{"reuse", reuse},
+	{"miss", miss},
 	{"export", export},
 	{"ends", ends},
 	{"spinning", spinning},

@@ -98,6 +98,17 @@ START_TEST(a_loop_requests_memory_of_its_backend_from_the_driver_once)
 }
 END_TEST
 
+/* The question is how much the driver has left. Managed memory may exceed the device. */
+START_TEST(a_miss_changes_the_capture_mode_once_for_its_allocation_and_its_question)
+{
+	const char *env[] = {loops[_i].env, NULL};
+
+	play_run(&(struct play){.program = "app_backend", .words = {"miss"}, .env = env, .preload = play_library});
+	ck_assert_uint_eq(play_fact("modes"), 2);
+	ck_assert_uint_eq(play_fact("questions"), strcmp(loops[_i].env, MANAGED) != 0);
+}
+END_TEST
+
 START_TEST(memory_of_every_backend_is_released_with_its_context)
 {
 	const char *env[] = {pools[_i % LENGTH(pools)], backends[_i / LENGTH(pools)].env, NULL};
@@ -238,6 +249,8 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc, blocks_keep_their_contents_in_every_pool_type_on_every_backend, 0, N_PAIRS);
 	tcase_add_loop_test(tc, calls_wait_for_the_gpu_on_other_backends_only_if_they_do_on_device, 0, N_PAIRS);
 	tcase_add_loop_test(tc, a_loop_requests_memory_of_its_backend_from_the_driver_once, 0, (int)LENGTH(loops));
+	tcase_add_loop_test(
+		tc, a_miss_changes_the_capture_mode_once_for_its_allocation_and_its_question, 0, (int)LENGTH(loops));
 	tcase_add_loop_test(tc, memory_of_every_backend_is_released_with_its_context, 0, N_PAIRS);
 	tcase_add_loop_test(
 		tc, legacy_ipc_of_other_backends_is_refused_and_the_message_names_the_fix, 0, (int)LENGTH(backends));

@@ -283,7 +283,20 @@ static uint64_t add_range_locked(struct fake *fake, uint64_t bytes)
 	return at;
 }
 
-static int reserve(void *arg, uint64_t bytes, uint64_t *ret_addr)
+static uint64_t available(void *arg)
+{
+	struct fake *fake = arg;
+	uint64_t bytes;
+
+	fake_check_locks(GP_RANK_FENCE);
+	fake_begin(fake, FAKE_AVAILABLE);
+	pthread_mutex_lock(&fake->lock);
+	bytes = fake->capacity - fake->outside - fake->reserved_bytes;
+	pthread_mutex_unlock(&fake->lock);
+	return bytes;
+}
+
+static int reserve(void *arg, uint64_t bytes, uint64_t *ret_addr, uint64_t *ret_available)
 {
 	struct fake *fake = arg;
 	struct fake_log_entry entry = {.call = FAKE_RESERVE, .bytes = bytes, .slot = GP_NO_SLOT};
@@ -296,7 +309,10 @@ static int reserve(void *arg, uint64_t bytes, uint64_t *ret_addr)
 	if (!entry.result)
 		*ret_addr = entry.addr = add_range_locked(fake, bytes);
 	pthread_mutex_unlock(&fake->lock);
-	return fake_finish(fake, entry);
+	fake_finish(fake, entry);
+	if (!entry.result && ret_available)
+		*ret_available = available(fake);
+	return entry.result;
 }
 
 /* Even after an error the memory is gone, because the allocator forgets it. */
@@ -550,19 +566,6 @@ static uint64_t ask_processes(void *arg, uint64_t bytes)
 	struct fake *fake = arg;
 
 	return take_from_outside(fake, FAKE_ASK_PROCESSES, &fake->processes_yield);
-}
-
-static uint64_t available(void *arg)
-{
-	struct fake *fake = arg;
-	uint64_t bytes;
-
-	fake_check_locks(GP_RANK_FENCE);
-	fake_begin(fake, FAKE_AVAILABLE);
-	pthread_mutex_lock(&fake->lock);
-	bytes = fake->capacity - fake->outside - fake->reserved_bytes;
-	pthread_mutex_unlock(&fake->lock);
-	return bytes;
 }
 
 static uint64_t now_ns(void *arg)

@@ -225,7 +225,7 @@ static void note_peak(const struct replay_pool *p)
 }
 
 /* Takes memory from the driver, for both backends: for the replay, a handle is an address, too. */
-static int reserve(void *arg, uint64_t bytes, uint64_t *ret_addr)
+static int take(void *arg, uint64_t bytes, uint64_t *ret_addr)
 {
 	struct replay_pool *p = arg;
 	struct replay_memory *m = p->memory;
@@ -417,6 +417,15 @@ static uint64_t available(void *arg)
 	return m->room_bytes > m->total_bytes ? m->room_bytes - m->total_bytes : 0;
 }
 
+static int reserve(void *arg, uint64_t bytes, uint64_t *ret_addr, uint64_t *ret_available)
+{
+	int r = take(arg, bytes, ret_addr);
+
+	if (!r && ret_available)
+		*ret_available = available(arg);
+	return r;
+}
+
 static uint64_t now_ns(void *arg)
 {
 	advance_to_clock(arg);
@@ -471,7 +480,7 @@ static int wait_for_all(void *arg)
 static const struct gp_mapping_ops mapping = {
 	.address_reserve = address_reserve,
 	.address_free = address_free,
-	.create = reserve,
+	.create = take,
 	.release = release_chunk,
 	.map = map,
 	.unmap = unmap,
