@@ -18,18 +18,13 @@ static bool read_at(int fd, void *data, size_t size, size_t offset)
 	return pread(fd, data, size, (off_t)offset) == (ssize_t)size;
 }
 
-/* The page is read, not mapped: its owner may make the file shorter, and then a mapping faults. */
-static int read_copy(int fd, struct gp_page_copy *ret)
+static int read_figures(int fd, struct gp_page_figures *ret)
 {
 	uint64_t before = 0, after = 0;
 
-	if (!read_at(fd, &ret->header, sizeof(ret->header), 0) || ret->header.magic != GP_PAGE_MAGIC ||
-		ret->header.version != GP_PAGE_VERSION || ret->header.bytes != sizeof(struct gp_page))
-		return -EPROTO;
 	for (int i = 0; i < ATTEMPTS; i++) {
 		if (!read_at(fd, &before, sizeof(before), offsetof(struct gp_page, count)) ||
-			!read_at(fd, &ret->figures, sizeof(ret->figures),
-				offsetof(struct gp_page, copies) + before % 2 * sizeof(ret->figures)) ||
+			!read_at(fd, ret, sizeof(*ret), offsetof(struct gp_page, copies) + before % 2 * sizeof(*ret)) ||
 			!read_at(fd, &after, sizeof(after), offsetof(struct gp_page, count)))
 			return -EPROTO;
 		/* The next write goes to the other copy; only the one after it would change this copy. */
@@ -37,6 +32,16 @@ static int read_copy(int fd, struct gp_page_copy *ret)
 			return 0;
 	}
 	return -EAGAIN;
+}
+
+/* The page is read, not mapped: its owner may make the file shorter, and then a mapping faults. */
+static int read_copy(int fd, struct gp_page_copy *ret)
+{
+	if (!read_at(fd, &ret->header, sizeof(ret->header), 0) || ret->header.magic != GP_PAGE_MAGIC ||
+		ret->header.version != GP_PAGE_VERSION || ret->header.bytes != sizeof(struct gp_page) ||
+		!read_at(fd, ret->peaks, sizeof(ret->peaks), offsetof(struct gp_page, peaks)))
+		return -EPROTO;
+	return read_figures(fd, &ret->figures);
 }
 
 static void end_texts(struct gp_page_header *header)

@@ -14,6 +14,7 @@
 
 #include <stdatomic.h>
 
+#include "size.h"
 #include "socket_name.h"
 
 #define GP_PAGE_SUFFIX  ".page"
@@ -21,9 +22,10 @@
 #define GP_PAGE_VERSION 1
 
 enum {
-	GP_PAGE_DEVICES = 16,     /* devices of a process that are on its page; the rest is left out */
-	GP_PAGE_TEXT = 64,        /* bytes of a text, with the NUL */
-	GP_PAGE_LABELS = 4,       /* those of job.def, in its order */
+	GP_PAGE_DEVICES = 16,                     /* devices of a process that are on its page; the rest is left out */
+	GP_PAGE_PEAKS = 1 + GP_LIMIT_DEVICES_MAX, /* of pinned memory, then of each device by its number */
+	GP_PAGE_TEXT = 64,                        /* bytes of a text, with the NUL */
+	GP_PAGE_LABELS = 4,                       /* those of job.def, in its order */
 	GP_PAGE_KEPT_S = 900,     /* the time for which the page of an ended process is kept for an exporter */
 	GP_PAGE_FILES_MAX = 1024, /* with more pages in a directory, those of ended processes are kept for a minute */
 };
@@ -33,7 +35,6 @@ struct gp_page_memory {
 #define PAGE_STAT(member, kind) uint64_t member;
 #include "counter_page.def"
 	uint64_t ooms;                        /* errors that reached the program */
-	uint64_t peak_counted_bytes;          /* the highest memory from the driver, with memory that is not pooled */
 	uint64_t unpooled_bytes, limit_bytes; /* limit: UINT64_MAX: none */
 	uint64_t yields, yielded_bytes;
 };
@@ -64,10 +65,14 @@ struct gp_page_header {
 /*
  * There are two copies of the figures, so that a process that is killed while it writes leaves a complete one. count is
  * the number of complete writes, and the newest copy is copies[count % 2].
+ *
+ * A peak is the highest memory from the driver, with memory that is not pooled. Each is one number, and an allocation
+ * that raises it stores only that number: a copy would take a lock at each allocation of a program that grows.
  */
 struct gp_page {
 	struct gp_page_header header; /* does not change */
 	_Atomic uint64_t count;
+	_Atomic uint64_t peaks[GP_PAGE_PEAKS];
 	struct gp_page_figures copies[2];
 };
 
@@ -75,6 +80,7 @@ struct gp_page {
 struct gp_page_copy {
 	struct gp_page_header header;
 	struct gp_page_figures figures;
+	uint64_t peaks[GP_PAGE_PEAKS];
 };
 
 /*

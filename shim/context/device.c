@@ -13,34 +13,57 @@ static struct gp_limit_list limits; /* under the lock; initially those of the se
 static struct gp_device devices[GP_DEVICES_MAX];
 static _Atomic bool is_device_used[GP_DEVICES_MAX];
 
-static _Atomic uint64_t pinned_peak_bytes;
-static void (*on_peak)(int device, uint64_t charged_bytes);
+static _Atomic uint64_t own_peaks[GP_DEVICE_PEAKS];
+static _Atomic(_Atomic uint64_t *) peaks = own_peaks;
+static void (*on_first_growth)(int device);
 
 static void reset_in_child(void)
 {
 	gp_mutex_init(&lock, GP_RANK_LEAF);
-	atomic_store(&pinned_peak_bytes, 0);
-	for (int i = 0; i < GP_DEVICES_MAX; i++)
-		atomic_store(&devices[i].peak_charged_bytes, 0);
+	for (int i = 0; i < GP_DEVICE_PEAKS; i++)
+		atomic_store(&own_peaks[i], 0);
+	atomic_store(&peaks, own_peaks);
 }
 
-void gp_devices_on_peak(void (*fn)(int device, uint64_t charged_bytes))
+void gp_devices_on_first_growth(void (*fn)(int device))
 {
-	on_peak = fn;
+	on_first_growth = fn;
 }
 
-void gp_device_note_growth(struct gp_device *device)
+/* Returns true if the peak was 0 and is not any more. */
+static bool raise_peak(_Atomic uint64_t *peak, uint64_t bytes)
 {
-	const struct gp_budget *budget = device ? &device->budget : &gp_state.pinned_budget;
-	_Atomic uint64_t *peak = device ? &device->peak_charged_bytes : &pinned_peak_bytes;
-	uint64_t charged = atomic_load_explicit(&budget->charged_bytes, memory_order_relaxed);
 	uint64_t highest = atomic_load_explicit(peak, memory_order_relaxed);
 
-	while (charged > highest)
-		if (atomic_compare_exchange_weak(peak, &highest, charged)) {
-			on_peak(device ? device->index : -1, charged);
-			return;
-		}
+	while (bytes > highest)
+		if (atomic_compare_exchange_weak(peak, &highest, bytes))
+			return !highest;
+	return false;
+}
+
+/* If the peaks move meanwhile, the move may have missed this one, so it is noted again. */
+void gp_device_note_growth(const struct gp_device *device)
+{
+	const struct gp_budget *budget = device ? &device->budget : &gp_state.pinned_budget;
+	uint64_t charged = atomic_load_explicit(&budget->charged_bytes, memory_order_relaxed);
+	int nth = device ? device->index + 1 : 0;
+	bool is_first = false;
+	_Atomic uint64_t *to;
+
+	do {
+		to = atomic_load(&peaks);
+		is_first |= raise_peak(&to[nth], charged);
+	} while (gp_unlikely(to != atomic_load(&peaks)));
+	if (gp_unlikely(is_first && device))
+		on_first_growth(device->index);
+}
+
+void gp_devices_move_peaks(_Atomic uint64_t to[static GP_DEVICE_PEAKS])
+{
+	const _Atomic uint64_t *from = atomic_exchange(&peaks, to);
+
+	for (int i = 0; i < GP_DEVICE_PEAKS; i++)
+		(void)raise_peak(&to[i], atomic_load(&from[i]));
 }
 
 void gp_devices_start(void)

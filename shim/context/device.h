@@ -25,7 +25,6 @@ struct gp_device {
 	_Atomic uint64_t kept_bytes, n_kept_reuses; /* of kept mappings (kept.h): unused, and handed out again */
 	_Atomic(CUmemoryPool) default_pool;         /* the driver's, once it was asked for (backend/default_pool.c) */
 	_Atomic bool is_default_pool_replaced, is_default_pool_shared;
-	_Atomic uint64_t peak_charged_bytes;
 };
 
 /* Takes the limits from the settings. To be called once the settings have been read. */
@@ -46,12 +45,19 @@ enum gp_kind gp_device_first_kind(void);
  */
 void gp_device_set_limits(const struct gp_limit_list *list);
 
+/* The peaks of charged memory: of pinned memory, then of each device by its number. */
+enum { GP_DEVICE_PEAKS = 1 + GP_DEVICES_MAX };
+
 /*
  * To be called when memory has been taken from the driver and charged to the budget of the device, or of pinned memory
- * (NULL). Tells a new peak to the function that gp_devices_on_peak() sets, with -1 for pinned memory.
+ * (NULL). Raises the peak. The function that gp_devices_on_first_growth() sets is called for the first memory of each
+ * device, and may be called for it again.
  */
-void gp_device_note_growth(struct gp_device *device);
-void gp_devices_on_peak(void (*fn)(int device, uint64_t charged_bytes));
+void gp_device_note_growth(const struct gp_device *device);
+void gp_devices_on_first_growth(void (*fn)(int device));
+
+/* From now on the peaks are kept there. A value that is there already stays if it is higher. */
+void gp_devices_move_peaks(_Atomic uint64_t to[static GP_DEVICE_PEAKS]);
 
 /* Returns a device's limit in bytes; false if it is a share of a device of unknown size. */
 bool gp_device_limit(int device, uint64_t *ret_bytes);

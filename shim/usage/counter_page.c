@@ -49,6 +49,8 @@ enum {
 	EXIT_ATTEMPTS = 4,
 };
 
+_Static_assert((int)GP_PAGE_PEAKS == (int)GP_DEVICE_PEAKS, "a page has room for every peak");
+
 static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF); /* guards the next ones */
 static struct gp_page_figures now;
 static struct gp_page_figures ended; /* the counters of contexts that have ended, and of earlier programs */
@@ -108,16 +110,12 @@ static void set_peak(uint64_t *peak, uint64_t value)
 	*peak = gp_max(*peak, value);
 }
 
-static void note_peak(int device, uint64_t counted_bytes)
+/* Its peak is on the page already. */
+static void note_device(int device)
 {
-	struct gp_page_memory *memory;
-
 	gp_mutex_lock(&lock);
-	memory = find_memory(&now, device);
-	if (memory) {
-		set_peak(&memory->peak_counted_bytes, counted_bytes);
+	if (find_device(&now, device))
 		publish_locked();
-	}
 	gp_mutex_unlock(&lock);
 }
 
@@ -329,7 +327,7 @@ void gp_counter_page_set_up(void)
 
 	gp_fork_on_child(&child);
 	gp_context_watch(&watcher);
-	gp_devices_on_peak(note_peak);
+	gp_devices_on_first_growth(note_device);
 }
 
 static bool is_in_memory(int fd)
@@ -376,11 +374,9 @@ static void carry_locked(const struct gp_page_copy *old)
 		if (!to)
 			continue;
 		to->ooms += from->memory.ooms;
-		set_peak(&to->peak_counted_bytes, from->memory.peak_counted_bytes);
 		keep_counters(to, &from->memory);
 	}
 	now.pinned.ooms += old->figures.pinned.ooms;
-	set_peak(&now.pinned.peak_counted_bytes, old->figures.pinned.peak_counted_bytes);
 	keep_counters(&now.pinned, &old->figures.pinned);
 	if (!now.oom_s) {
 		now.oom_s = old->figures.oom_s;
@@ -430,14 +426,19 @@ static int publish_file(int dir_fd, uint64_t start_ticks)
 	if (!mapped)
 		return error;
 	gp_mutex_lock(&lock);
-	if (!gp_page_read(dir_fd, own_name, geteuid(), &old) && old.header.start_ticks == start_ticks)
+	if (!gp_page_read(dir_fd, own_name, geteuid(), &old) && old.header.start_ticks == start_ticks) {
 		carry_locked(&old);
+		for (int i = 0; i < GP_PAGE_PEAKS; i++)
+			atomic_store(&mapped->peaks[i], old.peaks[i]);
+	}
 	owner = getpid();
 	now.written_s = (uint64_t)time(NULL);
 	mapped->copies[0] = now;
 	error = renameat(dir_fd, temporary, dir_fd, own_name) ? -errno : 0;
-	if (!error)
+	if (!error) {
 		page = mapped;
+		gp_devices_move_peaks(mapped->peaks);
+	}
 	gp_mutex_unlock(&lock);
 	if (!error)
 		return 0;

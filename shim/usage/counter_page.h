@@ -4,12 +4,13 @@
 
 /*
  * Keeps the counter page of this process (common/counter_page.h). No thread of the program does anything for it but at
- * an out-of-memory error, at a new peak of memory from the driver, and at the exit.
+ * an out-of-memory error, at the first memory of a device, and at the exit. A new peak of memory from the driver is
+ * one store (shim/context/device.h).
  */
 
 #include "common/counter_page.h"
 
-/* Registers what the page needs: for a forked child, for the end of a context, and for new peaks. */
+/* Registers what the page needs: for a forked child, for the end of a context, and for the first memory of a device. */
 void gp_counter_page_set_up(void);
 
 /*

@@ -22,12 +22,14 @@ LIMIT_S = 60  # for a condition that must come true
 TEXT, DEVICES = 64, 16
 STATS = ("used_bytes", "requested_bytes", "cached_bytes", "pending_bytes", "returning_bytes", "total_bytes", "unused_bytes",
          "peak_used_bytes", "peak_total_bytes", "hits", "misses", "driver_allocs", "driver_frees", "driver_ns")
-MEMORY = STATS + ("ooms", "peak_counted_bytes", "unpooled_bytes", "limit_bytes", "yields", "yielded_bytes")
+MEMORY = STATS + ("ooms", "unpooled_bytes", "limit_bytes", "yields", "yielded_bytes")
+PEAKS_FORM = struct.Struct("=65Q")
 HEADER = struct.Struct(f"=QIIQQQ{TEXT}s{TEXT}s{TEXT}s" + f"{TEXT}s" * 4)
 MEMORY_FORM = struct.Struct(f"={len(MEMORY)}Q")
 DEVICE_BYTES = 32 + MEMORY_FORM.size
 FIGURES_BYTES = 40 + MEMORY_FORM.size + DEVICES * DEVICE_BYTES
-PAGE_BYTES = HEADER.size + 8 + 2 * FIGURES_BYTES
+FIGURES_AT = HEADER.size + 8 + PEAKS_FORM.size
+PAGE_BYTES = FIGURES_AT + 2 * FIGURES_BYTES
 MAGIC, VERSION = 0x656761706c6f6f70, 1
 
 TMPFS = 0x01021994
@@ -96,7 +98,8 @@ class Page:
         assert (magic, version, size) == (MAGIC, VERSION, PAGE_BYTES)
         self.texts = [text.split(b"\0")[0].decode() for text in texts]
         self.count, = struct.unpack_from("=Q", data, HEADER.size)
-        at = HEADER.size + 8 + self.count % 2 * FIGURES_BYTES
+        self.peaks = PEAKS_FORM.unpack_from(data, HEADER.size + 8)
+        at = FIGURES_AT + self.count % 2 * FIGURES_BYTES
         self.written_s, self.oom_s, self.oom_bytes, self.oom_device = struct.unpack_from("=QQQQ", data, at)
         self.pinned = memory_at(data, at + 32)
         n_devices, = struct.unpack_from("=Q", data, at + 32 + MEMORY_FORM.size)
@@ -124,7 +127,7 @@ def make_page(path, pid, start_ticks, ooms=0, hits=0, written_s=None, used_bytes
     texts = [text.encode() for text in texts] or [b"0.1.0", b"split", b"train.py"]
     data = bytearray(PAGE_BYTES)
     HEADER.pack_into(data, 0, MAGIC, VERSION, PAGE_BYTES, pid, start_ticks, 0, *texts, *[b""] * (7 - len(texts)))
-    at = HEADER.size + 8
+    at = FIGURES_AT
     struct.pack_into("=Q", data, at, int(time.time()) if written_s is None else written_s)
     struct.pack_into("=Q", data, at + 32 + MEMORY_FORM.size, 1)
     MEMORY_FORM.pack_into(data, at + 40 + MEMORY_FORM.size + 32, *memory.values())

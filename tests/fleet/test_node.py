@@ -184,7 +184,7 @@ def hostile_pages_harm_neither_the_exporter_nor_the_counters():
         (path / f"{2 ** 30}.6.page").mkdir()
         file = make_page(path, 2 ** 30, 7, ooms=9)
         data = bytearray(file.read_bytes())
-        struct.pack_into("=Q", data, HEADER.size + 8 + 32 + fleet.MEMORY_FORM.size, 2 ** 63)  # the number of devices
+        struct.pack_into("=Q", data, fleet.FIGURES_AT + 32 + fleet.MEMORY_FORM.size, 2 ** 63)  # the number of devices
         file.write_bytes(data)
         file = make_page(path, 2 ** 30, 8, ooms=9)
         data = bytearray(file.read_bytes())

@@ -23,11 +23,23 @@ def errors_and_peaks_are_on_the_page_of_a_process_that_is_killed_right_after_the
         assert run(path, "hold=64", "pinned=2", "fail=7", "kill", SLURM_JOB_ID="8812", SLURM_PROCID="3") == -signal.SIGKILL
         page = only_page(path)
     assert page.ooms == 7 and page.devices[0]["ooms"] == 7 and page.pinned["ooms"] == 0, page.devices
-    assert page.devices[0]["peak_counted_bytes"] >= 64 * MIB, page.devices
-    assert page.pinned["peak_counted_bytes"] >= 2 * MIB, page.pinned
+    assert page.peaks[1] >= 64 * MIB and page.peaks[0] >= 2 * MIB and not any(page.peaks[2:]), page.peaks
     assert page.oom_bytes == 1 << 46 and page.oom_device == 1 and page.oom_s > 0
     assert page.texts[1] == "split" and page.texts[2] == (fleet.GUEST + " hold=64 pinned=2 fail=7 kill")[:63], page.texts
     assert page.texts[3:] == ["8812", "3", "", ""], page.texts
+
+
+def each_peak_is_on_the_page_before_its_call_returns():
+    with folder() as path:
+        guest = start(path, *["hold=64", "say=held", "await"] * 3, "kill")
+        for n in range(1, 4):
+            assert guest.stdout.readline() == "held\n"
+            page = only_page(path)
+            assert page.peaks[1] >= n * 64 * MIB and len(page.devices) == 1, (n, page.peaks, page.devices)
+            guest.stdin.write("\n")
+            guest.stdin.flush()
+        guest.communicate()
+        assert only_page(path).peaks == page.peaks
 
 
 def each_error_is_on_the_page_before_its_call_returns():
@@ -93,9 +105,11 @@ def a_forked_child_has_a_page_of_its_own():
 
 def counters_go_on_after_an_exec():
     with folder() as path:
-        assert run(path, "fail=2", "hits=10", "sleep=0.3", "exec", "fail=3", "exec", "fail=4", "kill") == -signal.SIGKILL
+        assert run(path, "hold=64", "pinned=2", "fail=2", "hits=10", "sleep=0.3", "exec", "fail=3", "exec", "fail=4",
+                   "hold=1", "kill") == -signal.SIGKILL
         page = only_page(path)
     assert page.ooms == 9, page.ooms
+    assert page.peaks[1] >= 64 * MIB and page.peaks[0] >= 2 * MIB, page.peaks
     assert page.devices[0]["hits"] + page.devices[0]["misses"] >= 10, page.devices
 
 
@@ -186,6 +200,7 @@ def a_page_that_is_removed_while_its_process_runs_does_no_harm():
 
 fleet.main([
     errors_and_peaks_are_on_the_page_of_a_process_that_is_killed_right_after_them,
+    each_peak_is_on_the_page_before_its_call_returns,
     each_error_is_on_the_page_before_its_call_returns,
     hits_and_sizes_reach_the_page_of_a_process_that_goes_on,
     the_counters_of_the_exit_are_on_the_page,

@@ -44,7 +44,7 @@ TOOLS_APART = ("run",)
 CALLBACKS = {
     "gp_fork_on_child": ("shim/base/fork.h", "modules of every folder have locks that a forked child resets"),
     "gp_ctl_start": ("shim/ctl/ctl_server.h", "the server answers with what all other folders know"),
-    "gp_devices_on_peak": ("shim/context/device.h", "a new peak is on the counter page before the call returns"),
+    "gp_devices_on_first_growth": ("shim/context/device.h", "a device is on the counter page before the call returns"),
     "gp_context_set_backend": ("shim/context/context.h", "a context makes its pool, whose backend calls in the context"),
     "gp_context_watch": ("shim/context/context.h", "what other folders keep for a context ends with it"),
     "gp_threads_start": ("shim/context/thread.h", "the library starts before a thread gets its first cache"),
