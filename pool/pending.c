@@ -86,26 +86,38 @@ static struct gp_block *head_of(struct gp_pending *p, int queue, unsigned bin)
 	return gp_container_of(p->bins[queue][bin].next, struct gp_block, link);
 }
 
-struct gp_block *gp_pending_take_usable(struct gp_pending *p, uint64_t gpu_waited, uint64_t completed)
+/* Takes out a block with a fence sequence below that, or returns NULL. */
+static struct gp_block *take_below(struct gp_pending *p, int queue, uint64_t below)
+{
+	for (uint64_t bits = p->bitmap[queue]; bits; bits &= bits - 1) {
+		struct gp_block *b = head_of(p, queue, (unsigned)__builtin_ctzll(bits));
+
+		if (b->seq < below) {
+			gp_pending_remove(p, b);
+			return b;
+		}
+	}
+	return NULL;
+}
+
+static struct gp_block *take_completed(struct gp_pending *p, uint64_t completed)
 {
 	bool looks_at_streams = p->n_stream && p->stream_seq_min < completed;
 	int n = looks_at_streams ? GP_PENDING_QUEUES : 2;
+	struct gp_block *b = NULL;
 
-	for (int queue = 0; queue < n; queue++) {
-		uint64_t below = queue ? completed : gpu_waited;
-
-		for (uint64_t bits = p->bitmap[queue]; bits; bits &= bits - 1) {
-			struct gp_block *b = head_of(p, queue, (unsigned)__builtin_ctzll(bits));
-
-			if (b->seq < below) {
-				gp_pending_remove(p, b);
-				return b;
-			}
-		}
-	}
-	if (looks_at_streams)
+	for (int queue = 1; queue < n && !b; queue++)
+		b = take_below(p, queue, completed);
+	if (!b && looks_at_streams)
 		p->stream_seq_min = completed;
-	return NULL;
+	return b;
+}
+
+struct gp_block *gp_pending_take_usable(struct gp_pending *p, uint64_t gpu_waited, uint64_t completed)
+{
+	struct gp_block *b = take_below(p, 0, gpu_waited);
+
+	return b || !p->n_unfenced ? b : take_completed(p, completed);
 }
 
 struct gp_block *gp_pending_find_of_stream(
