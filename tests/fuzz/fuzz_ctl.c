@@ -7,7 +7,8 @@
  * op). The server side is the library's code: the connection, called as the server's loop calls it,
  * and the library's actions.
  *
- * Under GPUPOOL_POOL=vmm the process also exports blocks, and the client, which knows the handle, asks for their chunks.
+ * Under GPUPOOL_POOL=vmm the process also exports blocks, and the client, which knows the last handle, asks for the
+ * chunks of the block.
  *
  * A simple model of the protocol in this file computes the number of answers and the schema of each.
  * Jansson checks that each answer is JSON.
