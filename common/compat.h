@@ -27,6 +27,7 @@ __asm__(".symver dlclose,dlclose@" GP_GLIBC);
 __asm__(".symver dlerror,dlerror@" GP_GLIBC);
 __asm__(".symver pthread_create,pthread_create@" GP_GLIBC);
 __asm__(".symver pthread_detach,pthread_detach@" GP_GLIBC);
+__asm__(".symver pthread_join,pthread_join@" GP_GLIBC);
 __asm__(".symver pthread_key_create,pthread_key_create@" GP_GLIBC);
 __asm__(".symver pthread_once,pthread_once@" GP_GLIBC);
 __asm__(".symver pthread_setspecific,pthread_setspecific@" GP_GLIBC);

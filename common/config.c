@@ -40,6 +40,7 @@ static const size_t field_offset[GP_OPTION_COUNT] = {
 #define TYPE_OF_COUNT        uint64_t
 #define TYPE_OF_RATIO        double
 #define TYPE_OF_MILLISECONDS uint64_t
+#define TYPE_OF_THREADS      uint64_t
 #define TYPE_OF_YIELD        enum gp_config_yield
 #define TYPE_OF_PATH         char[GP_CONFIG_VALUE_SIZE]
 #define TYPE_OF_STACKS       struct gp_config_stacks
@@ -105,6 +106,25 @@ static int parse_milliseconds(const char *text, uint64_t *ret, struct gp_text_er
 		return -EINVAL;
 	}
 	if (value > UINT32_MAX)
+		return refuse(error, 0, "is too large", next);
+	*ret = value;
+	return 0;
+}
+
+static int parse_threads(const char *text, uint64_t *ret, struct gp_text_error *error)
+{
+	static const char next[] = "use auto, or a number from 0 to 64";
+	uint64_t value;
+
+	if (word_find("auto", text) == 0) {
+		*ret = GP_CONFIG_THREADS_AUTO;
+		return 0;
+	}
+	if (gp_count_parse(text, &value, error) < 0) {
+		error->next = next;
+		return -EINVAL;
+	}
+	if (value > GP_CONFIG_THREADS_MAX)
 		return refuse(error, 0, "is too large", next);
 	*ret = value;
 	return 0;
@@ -202,6 +222,8 @@ static int parse_value(
 		return gp_ratio_parse(text, field, error);
 	case GP_CONFIG_MILLISECONDS:
 		return parse_milliseconds(text, field, error);
+	case GP_CONFIG_THREADS:
+		return parse_threads(text, field, error);
 	case GP_CONFIG_YIELD:
 		return parse_yield(text, field, error);
 	case GP_CONFIG_PATH:

@@ -65,6 +65,9 @@ enum gp_config_view { GP_CONFIG_VIEW_AUTO, GP_CONFIG_VIEW_OWN, GP_CONFIG_VIEW_DE
 /* GP_CONFIG_SCHEDULER: the limit is that of other variables (scheduler_limits.h), since GPUPOOL_LIMIT is not set. */
 enum gp_config_source { GP_CONFIG_DEFAULT, GP_CONFIG_ENVIRONMENT, GP_CONFIG_SCHEDULER };
 
+enum { GP_CONFIG_THREADS_MAX = 64 };
+#define GP_CONFIG_THREADS_AUTO UINT64_MAX
+
 struct gp_config {
 	bool is_enabled, is_pinned_pooled;
 	enum gp_config_pool pool;
@@ -72,6 +75,7 @@ struct gp_config {
 	struct gp_limit_list limit;
 	enum gp_config_view view;
 	struct gp_limit pinned_limit; /* a percentage is of the machine's memory */
+	uint64_t pinned_threads;      /* GP_CONFIG_THREADS_AUTO: by the processors that the thread may use */
 	uint64_t reserve_bytes, thread_cache_bytes, oom_wait_ms;
 	uint64_t pending_count; /* UINT64_MAX: unlimited */
 	double pending_ratio;
@@ -108,6 +112,7 @@ enum gp_config_type {
 	GP_CONFIG_COUNT,
 	GP_CONFIG_RATIO,
 	GP_CONFIG_MILLISECONDS,
+	GP_CONFIG_THREADS,
 	GP_CONFIG_YIELD,
 	GP_CONFIG_PATH,
 	GP_CONFIG_STACKS,

@@ -22,6 +22,8 @@
 
 #include "base.h"
 
+struct gp_stats;
+
 /* A slot names one recording of an event. The backend keeps one event for each slot and creates it at first use. */
 enum {
 	GP_FENCE_SLOTS = 512,
@@ -156,6 +158,9 @@ struct gp_backend_ops {
 
 	/* Returns the bytes that the driver could still give on this device, or UINT64_MAX if unknown. */
 	uint64_t (*available)(void *arg);
+
+	/* Sets the counters that only the backend can count: registrations, registered_bytes. NULL: they are 0. */
+	void (*count)(void *arg, struct gp_stats *stats);
 
 	/* Returns monotonic time in nanoseconds. */
 	uint64_t (*now_ns)(void *arg);

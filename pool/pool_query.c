@@ -82,6 +82,10 @@ static void add_unlocked(struct gp_pool *pool, struct gp_stats *ret_stats)
 		ret_stats->steps[i].fastest_ns = atomic_load_explicit(&pool->step_fastest_ns[i], memory_order_relaxed);
 	}
 	ret_stats->unused_bytes = ret_stats->cached_bytes + ret_stats->pending_bytes;
+	if (pool->options.backend.ops->count)
+		pool->options.backend.ops->count(pool->options.backend.arg, ret_stats);
+	if (atomic_load_explicit(&pool->dead, memory_order_relaxed))
+		ret_stats->registered_bytes = 0; /* it has ended with its context */
 	/* Shared fences are counted for their owner only. */
 	if (pool->fence != &pool->own_fence)
 		return;

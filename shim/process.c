@@ -12,6 +12,7 @@
 #include "shim/backend/backend_device.h"
 #include "shim/backend/backend_supply.h"
 #include "shim/backend/peer_access.h"
+#include "shim/backend/registered.h"
 #include "shim/backend/unpooled.h"
 #include "shim/base/barrier.h"
 #include "shim/base/fork.h"
@@ -70,6 +71,7 @@ static void set_up_modules(void)
 	gp_regions_start();
 	gp_threads_start(gp_process_start);
 	gp_backend_start();
+	gp_registered_start();
 	gp_peer_access_start();
 	gp_unpooled_start();
 	gp_debug_start();

@@ -16,6 +16,7 @@
 
 #include "fence_call.h"
 #include "pool_options.h"
+#include "registered.h"
 #include "shim/base/clock.h"
 #include "shim/context/capture.h"
 #include "shim/context/context_end.h"
@@ -36,29 +37,58 @@ struct gp_pinned {
 	struct gp_context *context; /* the owner; referenced */
 	unsigned kind;
 	struct gp_pool *pool;
+	_Atomic uint64_t n_registrations, registered_bytes;
 	struct slot {
 		struct part *parts;
 		unsigned n, n_room;
 	} slots[GP_FENCE_SLOTS];
 };
 
+/* Registers prepared memory. If there is none, or it cannot be registered, the driver allocates the memory. */
+static CUresult take(struct gp_pinned *pinned, uint64_t bytes, void *prepared, void **ret_ptr)
+{
+	if (prepared && gp_registered_add(pinned->context, prepared, bytes)) {
+		atomic_fetch_add_explicit(&pinned->n_registrations, 1, memory_order_relaxed);
+		atomic_fetch_add_explicit(&pinned->registered_bytes, bytes, memory_order_relaxed);
+		*ret_ptr = prepared;
+		return CUDA_SUCCESS;
+	}
+	return pinned->kind == GP_PINNED_ALLOC_HOST ? gp_real.cuMemAllocHost_v2(ret_ptr, bytes)
+						    : gp_real.cuMemHostAlloc(ret_ptr, bytes, pinned->kind);
+}
+
+static CUresult give_back(struct gp_pinned *pinned, uint64_t addr)
+{
+	uint64_t bytes;
+	CUresult r;
+
+	if (!gp_registered_begins_at(addr))
+		return gp_real.cuMemFreeHost((void *)(uintptr_t)addr);
+	r = gp_registered_release(addr, &bytes);
+	atomic_fetch_sub_explicit(&pinned->registered_bytes, bytes, memory_order_relaxed);
+	return r;
+}
+
 static int pinned_reserve(void *arg, uint64_t bytes, uint64_t *ret_addr, uint64_t *ret_available)
 {
 	struct gp_pinned *pinned = arg;
 	struct gp_context *context = pinned->context;
 	struct gp_driver_scope scope;
-	void *ptr = NULL;
+	void *ptr = NULL, *prepared = gp_registered_prepare(context, pinned->kind, bytes);
 	CUresult r;
 
-	if (!gp_context_enter(context))
+	if (!gp_context_enter(context)) {
+		gp_registered_discard(prepared, bytes);
 		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	}
 	/* A pool of pinned memory grows only inside a call of the program, with the owner current. */
 	r = gp_context_is_current(context) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 	if (!r)
 		r = gp_driver_enter(&scope, context->handle);
-	if (!r) {
-		r = pinned->kind == GP_PINNED_ALLOC_HOST ? gp_real.cuMemAllocHost_v2(&ptr, bytes)
-							 : gp_real.cuMemHostAlloc(&ptr, bytes, pinned->kind);
+	if (r) {
+		gp_registered_discard(prepared, bytes);
+	} else {
+		r = take(pinned, bytes, prepared, &ptr);
 		gp_driver_leave(&scope);
 	}
 	gp_context_leave(context);
@@ -82,7 +112,7 @@ static int pinned_release(void *arg, uint64_t addr)
 		return lost_to; /* the program's call may return this error */
 	r = gp_driver_enter(&scope, pinned->context->handle);
 	if (!r) {
-		r = gp_real.cuMemFreeHost((void *)(uintptr_t)addr);
+		r = give_back(pinned, addr);
 		gp_driver_leave(&scope);
 	}
 	gp_context_leave(pinned->context);
@@ -271,6 +301,14 @@ static uint64_t pinned_available(void *arg)
 	return UINT64_MAX;
 }
 
+static void pinned_count(void *arg, struct gp_stats *stats)
+{
+	struct gp_pinned *pinned = arg;
+
+	stats->registrations = atomic_load_explicit(&pinned->n_registrations, memory_order_relaxed);
+	stats->registered_bytes = atomic_load_explicit(&pinned->registered_bytes, memory_order_relaxed);
+}
+
 static void pinned_detach(void *arg)
 {
 	struct gp_pinned *pinned = arg;
@@ -313,6 +351,7 @@ static const struct gp_backend_ops pinned_ops = {
 	.trim_driver = pinned_trim_driver,
 	.ask_contexts = pinned_ask_contexts,
 	.available = pinned_available,
+	.count = pinned_count,
 	.now_ns = gp_clock_now_ns,
 	.detach = pinned_detach,
 };

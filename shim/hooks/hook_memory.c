@@ -12,6 +12,7 @@
 #include "shim/backend/backend_device.h"
 #include "shim/backend/backend_pinned.h"
 #include "shim/backend/foreign_free.h"
+#include "shim/backend/registered.h"
 #include "shim/backend/unpooled.h"
 #include "shim/context/context_end.h"
 #include "shim/context/driver_call.h"
@@ -783,4 +784,35 @@ CUresult hook_cuMemFreeHost(void *ptr)
 	int r = has_deferred_error(ptr) ? deferred_error.r : gp_memory_free_host(ptr);
 
 	return r == GP_E_FOREIGN ? gp_real.cuMemFreeHost(ptr) : r;
+}
+
+/* The driver reports for a registration that it is portable, which it does not report for its own allocations. */
+CUresult hook_cuMemHostGetFlags(unsigned *flags, void *ptr)
+{
+	CUresult r = gp_real.cuMemHostGetFlags(flags, ptr);
+
+	if (!r && flags && gp_registered_at((uint64_t)(uintptr_t)ptr))
+		*flags &= ~(unsigned)CU_MEMHOSTREGISTER_PORTABLE;
+	return r;
+}
+
+/*
+ * A registration of gpupool is an allocation to the program, which the driver does not unregister: at its beginning it
+ * returns "invalid value", elsewhere "not registered", as for other memory of the host. So the driver is asked about
+ * such memory, and any other error that it has to report is passed on.
+ */
+CUresult hook_cuMemHostUnregister(void *ptr)
+{
+	static char unregistered;
+	uint64_t addr = (uint64_t)(uintptr_t)ptr;
+	struct gp_block_info info;
+	CUresult r;
+
+	if (gp_likely(!gp_registered_at(addr)))
+		return gp_real.cuMemHostUnregister(ptr);
+	r = gp_real.cuMemHostUnregister(&unregistered);
+	if (r == CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED && !gp_debug_info(&gp_state.pinned_map, addr, &info) &&
+		info.is_used && info.addr == addr)
+		return CUDA_ERROR_INVALID_VALUE;
+	return r;
 }

@@ -11,7 +11,9 @@
 #define ALLOC_NS_PER_MIB  100
 #define FREE_NS_PER_MIB   150
 #define PINNED_NS_PER_MIB 115000
+#define REGISTER_NS_PER_MIB 15000
 #define PITCH             512
+#define REGISTER_FLAGS    15u /* portable, mapped, of a device, read-only */
 
 static size_t size_of(const struct sim_block *block)
 {
@@ -236,7 +238,7 @@ CUresult cuMemHostRegister_v2(void *ptr, size_t bytes, unsigned flags)
 	struct sim_ctx *ctx;
 
 	SIM_BEGIN(cuMemHostRegister_v2);
-	if (!ptr || !bytes || addr + bytes < addr || sim_address_is_device(addr))
+	if (!ptr || !bytes || addr + bytes < addr || sim_address_is_device(addr) || flags & ~REGISTER_FLAGS)
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(sim_ctx_current(&ctx));
 	SIM_TRY(sim_capture_unsafe());
@@ -244,6 +246,7 @@ CUresult cuMemHostRegister_v2(void *ptr, size_t bytes, unsigned flags)
 	if (next && next->lo < addr + bytes)
 		return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
 	sim_block_enter(SIM_REGISTERED, ctx, addr, bytes)->host_flags = flags;
+	sim_call_charge_bytes(bytes, REGISTER_NS_PER_MIB);
 	return CUDA_SUCCESS;
 }
 

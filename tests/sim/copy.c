@@ -31,6 +31,14 @@ struct end {
 	bool on_device;
 };
 
+/* A copy may leave registered memory for memory that CUDA does not know, but not for another registration. */
+static bool leaves_for_another(const struct sim_block *block, uint64_t addr, size_t bytes)
+{
+	const struct sim_block *next = sim_block_at(block->range.hi);
+
+	return block->kind == SIM_REGISTERED && addr + bytes > block->range.hi && next && next->kind == SIM_REGISTERED;
+}
+
 /* Describes one end of a copy, which must lie in one live block or in host memory that CUDA does not know. */
 static CUresult end_of(uint64_t addr, size_t bytes, bool promised, struct end *end)
 {
@@ -39,6 +47,8 @@ static CUresult end_of(uint64_t addr, size_t bytes, bool promised, struct end *e
 	if (!end->block)
 		return end->on_device || promised || !addr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 	if (end->block->kind <= SIM_MANAGED && (end->block->freed || bytes > sim_block_reach(end->block) - addr))
+		return CUDA_ERROR_INVALID_VALUE;
+	if (leaves_for_another(end->block, addr, bytes))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (bytes > sim_block_reach(end->block) - addr)
 		end->block = NULL; /* reaches beyond the pinned memory */

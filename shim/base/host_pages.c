@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * The threads take one part of the memory after another. The kernel gives huge pages for shared memory at the first
+ * touch only where the administrator has set it up so, which is rare (shmem_enabled). Elsewhere a thread touches one
+ * byte of each huge page of its part, and asks the kernel to make huge pages of them (MADV_COLLAPSE, Linux 6.1). Then
+ * it touches the part, which takes small pages where there are no huge ones.
+ *
+ * The kernel may have to move other memory to make a huge page, for any length of time. So a part whose huge pages took
+ * longer than they save is the last one that asks for them, in all threads.
+ */
+
+#include "host_pages.h"
+
+#include <errno.h>
+#include <linux/mempolicy.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "own_thread.h"
+#include "pool/base.h"
+
+/* Those of the kernel that old headers lack. */
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
+
+#define HUGE_PAGE  (2 * GP_MIB)
+#define PART       (16 * GP_MIB)
+#define SMALL_PAGE (4 * GP_KIB) /* no machine has smaller ones */
+
+/* Several times what a part takes, in small pages as well. */
+#define STALL_NS 40000000
+
+/* Processors that sched_getaffinity() may report. */
+enum { PROCESSORS_MAX = 8192, NODES_MAX = 1024 };
+
+struct touch {
+	char *memory;
+	uint64_t bytes;
+	_Atomic uint64_t next;     /* the offset of the next part */
+	_Atomic bool has_failed;   /* some memory could not be had */
+	_Atomic bool is_small;     /* ask for no more huge pages */
+	_Atomic bool is_old;       /* the kernel does not know MADV_POPULATE_WRITE */
+};
+
+/* From here on no thread makes huge pages, and the kernel makes none at a touch. The mapping stays one. */
+static void make_small(struct touch *touch)
+{
+	if (!atomic_exchange(&touch->is_small, true))
+		(void)madvise(touch->memory, touch->bytes, MADV_NOHUGEPAGE);
+}
+
+static void touch_every(char *memory, uint64_t bytes, uint64_t step)
+{
+	for (uint64_t i = 0; i < bytes; i += step)
+		((volatile char *)memory)[i] = 0;
+}
+
+/*
+ * Touches the part with small pages, or with huge ones where it has them. MADV_POPULATE_WRITE returns an error where
+ * a touch would end the process.
+ */
+static void populate(struct touch *touch, char *part, uint64_t bytes)
+{
+	if (!atomic_load(&touch->is_old)) {
+		if (madvise(part, bytes, MADV_POPULATE_WRITE) == 0)
+			return;
+		if (errno != EINVAL) {
+			atomic_store(&touch->has_failed, true);
+			return;
+		}
+		atomic_store(&touch->is_old, true);
+	}
+	touch_every(part, bytes, SMALL_PAGE);
+}
+
+/* Makes huge pages of the part. A kernel that cannot do so is not asked again. */
+static void collapse(struct touch *touch, char *part, uint64_t bytes)
+{
+	bool is_done = true;
+
+	bytes -= bytes % HUGE_PAGE;
+	for (uint64_t i = 0; i < bytes && is_done; i += HUGE_PAGE)
+		is_done = madvise(part + i, SMALL_PAGE, MADV_POPULATE_WRITE) == 0;
+	if (is_done && bytes)
+		is_done = madvise(part, bytes, MADV_COLLAPSE) == 0;
+	if (!is_done)
+		make_small(touch);
+}
+
+static void touch_part(struct touch *touch, char *part, uint64_t bytes)
+{
+	uint64_t started = gp_clock_now_ns(NULL);
+
+	if (!atomic_load(&touch->is_small))
+		collapse(touch, part, bytes);
+	populate(touch, part, bytes);
+	if (gp_clock_now_ns(NULL) - started > STALL_NS)
+		make_small(touch);
+}
+
+static void *touch_parts(void *arg)
+{
+	struct touch *touch = arg;
+
+	while (!atomic_load(&touch->has_failed)) {
+		uint64_t at = atomic_fetch_add(&touch->next, PART);
+
+		if (at >= touch->bytes)
+			break;
+		touch_part(touch, touch->memory + at, gp_min(PART, touch->bytes - at));
+	}
+	return NULL;
+}
+
+unsigned gp_host_processors(void)
+{
+	unsigned long set[PROCESSORS_MAX / (8 * sizeof(unsigned long))] = {0};
+	long n = syscall(SYS_sched_getaffinity, 0, sizeof(set), set);
+	unsigned processors = 0;
+
+	for (size_t i = 0; n > 0 && i < sizeof(set) / sizeof(*set); i++)
+		processors += (unsigned)__builtin_popcountl(set[i]);
+	return processors ? processors : 1;
+}
+
+/* On one processor further threads would only take turns. */
+static unsigned threads_for(const struct gp_host_pages_how *how, uint64_t bytes)
+{
+	unsigned processors = gp_host_processors();
+	uint64_t threads = how->threads ? how->threads : gp_min(processors, GP_HOST_PAGES_THREADS_MAX);
+
+	return processors == 1 ? 1 : (unsigned)gp_min(threads, (bytes + PART - 1) / PART);
+}
+
+/*
+ * Prefers the node, rather than insisting on it: the kernel would end the process where the node has no memory left.
+ * A policy of the program (numactl) holds for the driver's own memory, and so for this. A sandbox may refuse the calls.
+ */
+static void prefer_node(char *memory, uint64_t bytes, int node)
+{
+	unsigned long nodes[NODES_MAX / (8 * sizeof(unsigned long))] = {0};
+	int policy = -1;
+
+	if (node < 0 || node >= NODES_MAX || syscall(SYS_get_mempolicy, &policy, NULL, 0, NULL, 0) ||
+		policy != MPOL_DEFAULT)
+		return;
+	nodes[(unsigned)node / (8 * sizeof(*nodes))] = 1UL << ((unsigned)node % (8 * sizeof(*nodes)));
+	(void)syscall(SYS_mbind, memory, bytes, MPOL_PREFERRED, nodes, NODES_MAX, 0);
+}
+
+/* Reserves addresses that begin at a huge page. */
+static char *map_aligned(uint64_t bytes)
+{
+	uint64_t reserved = bytes + HUGE_PAGE, before;
+	char *memory;
+
+	if (reserved < bytes)
+		return NULL;
+	memory = mmap(NULL, reserved, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (memory == MAP_FAILED)
+		return NULL;
+	before = -(uint64_t)(uintptr_t)memory % HUGE_PAGE;
+	if (before)
+		munmap(memory, before);
+	munmap(memory + before + bytes, HUGE_PAGE - before);
+	return memory + before;
+}
+
+static uint64_t in_pages(uint64_t bytes)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+
+	return (bytes + page - 1) / page * page;
+}
+
+void *gp_host_pages_map(uint64_t bytes, const struct gp_host_pages_how *how)
+{
+	uint64_t mapped = in_pages(bytes);
+	struct touch touch = {.bytes = mapped};
+	int kept = errno;
+
+	touch.memory = mapped >= bytes ? map_aligned(mapped) : NULL;
+	if (touch.memory) {
+		prefer_node(touch.memory, mapped, how->node);
+		(void)madvise(touch.memory, mapped, MADV_HUGEPAGE);
+		(void)madvise(touch.memory, mapped, MADV_DONTDUMP);
+		if (!gp_own_threads_run(touch_parts, &touch, threads_for(how, mapped)))
+			atomic_store(&touch.has_failed, true);
+	}
+	if (touch.memory && atomic_load(&touch.has_failed)) {
+		munmap(touch.memory, mapped);
+		touch.memory = NULL;
+	}
+	errno = kept;
+	return touch.memory;
+}
+
+void gp_host_pages_unmap(void *memory, uint64_t bytes)
+{
+	int kept = errno;
+
+	munmap(memory, in_pages(bytes));
+	errno = kept;
+}

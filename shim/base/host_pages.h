@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/*
+ * Memory of the host that is there when the call returns: mapped, and touched by several threads, in huge pages where
+ * the kernel has them. It is for memory that the driver pins afterwards.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { GP_HOST_PAGES_THREADS_MAX = 16 };
+
+struct gp_host_pages_how {
+	unsigned threads; /* at most so many touch the memory, the calling thread among them; 0: as many as it has
+			     processors, at most GP_HOST_PAGES_THREADS_MAX */
+	int node;         /* the NUMA node that the memory should be on; -1: any */
+};
+
+/*
+ * Maps and touches memory that begins at a multiple of a huge page. Returns NULL, and leaves nothing behind, if any of
+ * it could not be had. The bytes are zero.
+ *
+ * The mapping is shared, as the driver's own mapping of pinned memory is. So a fork copies no page of it, neither now
+ * nor when the parent writes next: the GPU goes on using the pages of the parent, and the child sees these, too. A
+ * core dump leaves the memory out, as it leaves out the driver's.
+ *
+ * All signals are blocked in the calling thread meanwhile. The call preserves errno and is not a cancellation point.
+ */
+void *gp_host_pages_map(uint64_t bytes, const struct gp_host_pages_how *how);
+
+/* Gives back memory of gp_host_pages_map, all of it. */
+void gp_host_pages_unmap(void *memory, uint64_t bytes);
+
+/* Returns how many processors the calling thread may use. */
+unsigned gp_host_processors(void);

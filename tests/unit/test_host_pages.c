@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * Memory of the host that several threads touch. The clock, the threads and madvise() are stand-ins, so that each
+ * answer of the kernel can be had on any machine.
+ */
+
+#include <check.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "pool/base.h"
+#include "shim/base/clock.h"
+#include "shim/base/host_pages.h"
+#include "shim/base/own_thread.h"
+#include "tests/suite.h"
+
+#define BYTES (40 * GP_MIB) /* three parts, the last of them smaller */
+
+enum { POPULATE_WRITE = 23, COLLAPSE = 25 };
+
+static uint64_t now_ns, step_ns;
+static unsigned n_threads;            /* that were asked for */
+static unsigned n_collapsed, n_small; /* calls */
+static int fails, fails_with;         /* the advice that fails */
+
+uint64_t gp_clock_now_ns(void *unused)
+{
+	return now_ns += step_ns;
+}
+
+unsigned gp_own_threads_run(void *(*body)(void *arg), void *arg, unsigned n)
+{
+	n_threads = n;
+	body(arg);
+	return 1;
+}
+
+int madvise(void *memory, size_t bytes, int advice)
+{
+	n_collapsed += advice == COLLAPSE;
+	n_small += advice == MADV_NOHUGEPAGE;
+	if (advice == fails) {
+		errno = fails_with;
+		return -1;
+	}
+	return (int)syscall(SYS_madvise, memory, bytes, advice);
+}
+
+static char *map(unsigned threads)
+{
+	return gp_host_pages_map(BYTES, &(struct gp_host_pages_how){.threads = threads, .node = -1});
+}
+
+/* Returns how many of the pages are there; the test fails if they are not mapped. */
+static size_t count_pages(char *memory, uint64_t bytes)
+{
+	static unsigned char seen[BYTES / 4096];
+	size_t n = 0;
+
+	ck_assert_int_eq(mincore(memory, bytes, seen), 0);
+	for (uint64_t i = 0; i < bytes / (uint64_t)sysconf(_SC_PAGESIZE); i++)
+		n += seen[i] & 1;
+	return n;
+}
+
+static void check_whole(char *memory)
+{
+	ck_assert_ptr_nonnull(memory);
+	ck_assert_uint_eq((uintptr_t)memory % (2 * GP_MIB), 0);
+	ck_assert_uint_eq(count_pages(memory, BYTES), BYTES / (uint64_t)sysconf(_SC_PAGESIZE));
+	for (uint64_t i = 0; i < BYTES; i += 4093)
+		ck_assert_int_eq(memory[i], 0);
+	memory[0] = memory[BYTES - 1] = 1;
+}
+
+/* The kernel may lack an advice, or have no huge page left. */
+static const struct {
+	int fails, with;
+} answers[] = {
+	{-1, 0},
+	{COLLAPSE, EINVAL},
+	{COLLAPSE, EAGAIN},
+	{COLLAPSE, ENOMEM},
+	{POPULATE_WRITE, EINVAL},
+	{MADV_HUGEPAGE, EINVAL},
+	{MADV_DONTDUMP, EINVAL},
+};
+
+START_TEST(all_pages_are_there_zero_and_aligned_whatever_the_kernel_can_do)
+{
+	char *memory;
+
+	fails = answers[_i].fails;
+	fails_with = answers[_i].with;
+	errno = 77;
+	memory = map(0);
+	check_whole(memory);
+	gp_host_pages_unmap(memory, BYTES);
+	ck_assert_int_eq(errno, 77);
+	ck_assert_int_ne(mincore(memory, BYTES, (unsigned char[BYTES / 4096]){0}), 0);
+}
+END_TEST
+
+START_TEST(memory_that_cannot_be_had_leaves_nothing_behind)
+{
+	static const int errors[] = {ENOMEM, EFAULT, EHWPOISON};
+	struct rlimit limit;
+	char *memory;
+
+	fails = POPULATE_WRITE;
+	for (size_t i = 0; i < sizeof(errors) / sizeof(*errors); i++) {
+		fails_with = errors[i];
+		ck_assert_ptr_null(map(0));
+	}
+	fails = -1;
+	/* There is room for one mapping, which shows that none is left. */
+	memory = map(0);
+	ck_assert_ptr_nonnull(memory);
+	gp_host_pages_unmap(memory, BYTES);
+	ck_assert_int_eq(getrlimit(RLIMIT_AS, &limit), 0);
+	limit.rlim_cur = 16 * GP_MIB;
+	ck_assert_int_eq(setrlimit(RLIMIT_AS, &limit), 0);
+	errno = 77;
+	ck_assert_ptr_null(map(0));
+	ck_assert_int_eq(errno, 77);
+	ck_assert_ptr_null(gp_host_pages_map(UINT64_MAX - 4096, &(struct gp_host_pages_how){.node = -1}));
+}
+END_TEST
+
+START_TEST(no_huge_pages_are_asked_for_once_a_part_has_taken_long)
+{
+	fails = -1;
+	check_whole(map(0));
+	n_collapsed = n_small = 0;
+	step_ns = 1000000000;
+	check_whole(map(0));
+	ck_assert_uint_le(n_collapsed, 1);
+	ck_assert_uint_eq(n_small, 1);
+}
+END_TEST
+
+START_TEST(the_number_of_threads_follows_the_processors_the_size_and_the_setting)
+{
+	unsigned processors = gp_host_processors();
+	cpu_set_t set;
+	int first = 0;
+
+	fails = -1;
+	check_whole(map(0));
+	ck_assert_uint_eq(n_threads, processors == 1 ? 1 : gp_min(processors, 3));
+	check_whole(map(2));
+	ck_assert_uint_eq(n_threads, processors == 1 ? 1 : 2);
+	check_whole(map(64));
+	ck_assert_uint_eq(n_threads, processors == 1 ? 1 : 3);
+	ck_assert_int_eq(sched_getaffinity(0, sizeof(set), &set), 0);
+	while (!CPU_ISSET(first, &set))
+		first++;
+	CPU_ZERO(&set);
+	CPU_SET(first, &set);
+	ck_assert_int_eq(sched_setaffinity(0, sizeof(set), &set), 0);
+	ck_assert_uint_eq(gp_host_processors(), 1);
+	check_whole(map(0));
+	ck_assert_uint_eq(n_threads, 1);
+	check_whole(map(8));
+	ck_assert_uint_eq(n_threads, 1);
+}
+END_TEST
+
+START_TEST(a_node_that_does_not_exist_is_ignored)
+{
+	static const int nodes[] = {0, 1023, 1024, INT32_MAX, -7};
+
+	fails = -1;
+	for (size_t i = 0; i < sizeof(nodes) / sizeof(*nodes); i++) {
+		char *memory = gp_host_pages_map(BYTES, &(struct gp_host_pages_how){.node = nodes[i]});
+
+		check_whole(memory);
+		gp_host_pages_unmap(memory, BYTES);
+	}
+}
+END_TEST
+
+START_TEST(a_forked_child_and_its_parent_see_the_same_pages)
+{
+	volatile char *memory;
+	pid_t child;
+	int status;
+
+	fails = -1;
+	memory = map(0);
+	ck_assert_ptr_nonnull((char *)memory);
+	memory[5] = 1;
+	child = fork();
+	ck_assert_int_ge(child, 0);
+	if (!child) {
+		bool is_seen = memory[5] == 1;
+
+		memory[BYTES - 1] = 2;
+		_exit(is_seen ? 0 : 1);
+	}
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	ck_assert_int_eq(status, 0);
+	ck_assert_int_eq(memory[BYTES - 1], 2);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("host_pages");
+	TCase *tc = tcase_create("host_pages");
+
+	tcase_set_timeout(tc, 60);
+	ADD_ROWS(tc, answers, all_pages_are_there_zero_and_aligned_whatever_the_kernel_can_do);
+	tcase_add_test(tc, memory_that_cannot_be_had_leaves_nothing_behind);
+	tcase_add_test(tc, no_huge_pages_are_asked_for_once_a_part_has_taken_long);
+	tcase_add_test(tc, the_number_of_threads_follows_the_processors_the_size_and_the_setting);
+	tcase_add_test(tc, a_node_that_does_not_exist_is_ignored);
+	tcase_add_test(tc, a_forked_child_and_its_parent_see_the_same_pages);
+	suite_add_tcase(suite, tc);
+	return suite_run(suite);
+}
