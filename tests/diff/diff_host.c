@@ -60,6 +60,12 @@ static void flags_large(void)
 	flags_of(4 * MIB);
 }
 
+/* From 16 MiB on the library registers memory of its own. */
+static void flags_registered(void)
+{
+	flags_of(16 * MIB);
+}
+
 /* Write-combined memory is slow to read, so a request must not get it without asking for it. */
 static void write_combined(void)
 {
@@ -135,6 +141,65 @@ static void registering(void)
 	free(heap);
 }
 
+/* Memory that the library has registered itself is an allocation to the program, wherever registrations matter. */
+static void registering_large(void)
+{
+	enum { BYTES = 32 * MIB };
+	CUdeviceptr device, from;
+	char *host;
+
+	app_start();
+	device = app_alloc(BYTES);
+	for (unsigned i = 0; i < 3; i++) {
+		APP_MUST(cuMemHostAlloc((void **)&host, BYTES, i));
+		app_result("register pinned memory", cuMemHostRegister_v2(host, BYTES, 0));
+		app_result("register its first page", cuMemHostRegister_v2(host, 4096, CU_MEMHOSTREGISTER_PORTABLE));
+		app_result("register a part of it", cuMemHostRegister_v2(host + 4096, 4096, 0));
+		app_result("register its end", cuMemHostRegister_v2(host + BYTES - 4096, 4096, 0));
+		app_result("unregister it", cuMemHostUnregister(host));
+		app_result("unregister a part of it", cuMemHostUnregister(host + 4096));
+		app_result("free a part of it", cuMemFreeHost(host + 4096));
+		app_result("free it as device memory", cuMemFree_v2(address(host)));
+		app_result("copy across all of it", cuMemcpyHtoD_v2(device, host, BYTES));
+		app_result("copy back", cuMemcpyDtoH_v2(host, device, BYTES));
+		app_result("address range", cuMemGetAddressRange_v2(&from, NULL, address(host) + 4096));
+		for (int attribute = 1; attribute <= CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID; attribute++) {
+			uint64_t value[2] = {0};
+
+			/* The size of the range is that of the pool's class. */
+			if (attribute == CU_POINTER_ATTRIBUTE_BUFFER_ID || attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE ||
+				attribute == CU_POINTER_ATTRIBUTE_MAPPING_SIZE ||
+				attribute == CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID)
+				continue;
+			printf("attribute %d: %d", attribute, cuPointerGetAttribute(value, attribute, address(host) + 8));
+			printf(" %d\n", value[0] == address(host) + 8   ? -1
+					: value[0] == address(host) ? -2
+					: value[0] > INT16_MAX      ? -3
+								    : (int)value[0]);
+		}
+		app_result("free it", cuMemFreeHost(host));
+		app_result("free it again", cuMemFreeHost(host));
+	}
+}
+
+/* An allocation does not wait for the GPU. */
+static void while_busy(void)
+{
+	volatile uint32_t *flag;
+	char *host;
+
+	app_start();
+	APP_MUST(cuMemHostAlloc((void **)&flag, 4096, CU_MEMHOSTALLOC_DEVICEMAP));
+	flag[0] = 0;
+	app_spin_until(app_stream(), (const uint32_t *)flag, 1);
+	app_result("pinned memory while a kernel runs", cuMemHostAlloc((void **)&host, 32 * MIB, 0));
+	app_result("kernel runs", cuStreamQuery(NULL) != CUDA_SUCCESS || flag[0] == 0);
+	flag[0] = 1;
+	APP_MUST(cuCtxSynchronize());
+	host[0] = host[32 * MIB - 1] = 1;
+	app_result("free it", cuMemFreeHost(host));
+}
+
 static void managed(void)
 {
 	CUdeviceptr ptr;
@@ -188,9 +253,12 @@ static void arrays(void)
 const struct app_scenario app_scenarios[] = {
 	{"flags-small", flags_small, APP_TOGETHER},
 	{"flags-large", flags_large, APP_TOGETHER},
+	{"flags-registered", flags_registered, APP_TOGETHER},
 	{"write-combined", write_combined, APP_TOGETHER},
 	{"mapped", mapped, APP_TOGETHER},
 	{"registering", registering},
+	{"registering-large", registering_large},
+	{"while-busy", while_busy},
 	{"managed", managed},
 	{"arrays", arrays},
 	{0},

@@ -198,6 +198,50 @@ static void *keep_locks_busy(void *unused)
 	return NULL;
 }
 
+/* Parent, child and GPU use pinned memory after a fork. Prints which words each of them sees. */
+static void share(size_t bytes)
+{
+	volatile uint32_t *host;
+	int go[2], status = 0;
+	char byte = 0;
+	pid_t child;
+
+	APP_MUST(cuMemHostAlloc((void **)&host, bytes, 0));
+	host[0] = host[1] = host[2] = 1;
+	if (pipe(go))
+		exit(70);
+	child = fork_quietly();
+	if (child == 0) {
+		unsigned seen;
+
+		close(go[1]);
+		(void)!read(go[0], &byte, 1);
+		seen = host[0] * 10 + host[1];
+		host[2] = 4;
+		_exit((int)seen);
+	}
+	close(go[0]);
+	host[0] = 2;
+	app_fill(NULL, (CUdeviceptr)(uintptr_t)&host[1], 4, 3);
+	APP_MUST(cuCtxSynchronize());
+	close(go[1]);
+	if (waitpid(child, &status, 0) != child)
+		exit(72);
+	printf("%zu MiB, words that the child sees: %d\n", bytes / MIB,
+		WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status));
+	printf("%zu MiB, words that the parent sees: %u %u %u\n", bytes / MIB, host[0], host[1], host[2]);
+	printf("%zu MiB, wrong words for the GPU: %zu\n", bytes / MIB,
+		app_count_wrong(NULL, (CUdeviceptr)(uintptr_t)&host[0], 4, 2));
+	APP_MUST(cuMemFreeHost((void *)host));
+}
+
+static void pinned(void)
+{
+	app_start();
+	share(MIB);
+	share(32 * MIB);
+}
+
 /* Other threads may hold any lock at the moment of the fork. A real driver's locks may be among them. */
 static void busy(unsigned forks)
 {
@@ -292,6 +336,7 @@ static void looking(void)
 const struct app_scenario app_scenarios[] = {
 	{"before", before, 0},
 	{"after", after, 0},
+	{"pinned", pinned, 0},
 	{"looking", looking, 0},
 	{"busy-at-first", busy_at_first, 0},
 	{"busy-later", busy_later, 0},

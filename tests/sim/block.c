@@ -46,10 +46,13 @@ static CUresult take_device_memory(
 	return sim_device_take(device, *bytes, addr);
 }
 
-/* Managed memory may exceed the host's memory, as long as it is not touched. */
+/*
+ * Managed memory may exceed the host's memory, as long as it is not touched. The kernel's module of the driver maps
+ * pinned memory so that a forked child shares it.
+ */
 static CUresult take_host_memory(enum sim_block_kind kind, size_t bytes, uint64_t *addr)
 {
-	int flags = MAP_PRIVATE | MAP_ANONYMOUS | (kind == SIM_MANAGED ? MAP_NORESERVE : 0);
+	int flags = MAP_ANONYMOUS | (kind == SIM_MANAGED ? MAP_PRIVATE | MAP_NORESERVE : MAP_SHARED);
 	void *p;
 
 	if (bytes > HOST_MAX)
