@@ -94,20 +94,6 @@ static bool is_at_same_address(void *memory)
 	return !gp_real.cuMemHostGetDevicePointer_v2(&device, memory, 0) && device == (CUdeviceptr)(uintptr_t)memory;
 }
 
-static bool register_memory(void *memory, uint64_t bytes)
-{
-	CUresult r = gp_real.cuMemHostRegister_v2(
-		memory, bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
-
-	if (!r && is_at_same_address(memory))
-		return true;
-	if (!r)
-		(void)gp_real.cuMemHostUnregister(memory);
-	gp_log(GP_LOG_DEBUG, "the driver registers no %zu bytes of pinned memory (error %d): it allocates them instead",
-		(size_t)bytes, r);
-	return false;
-}
-
 /* What the driver refuses once is not tried again: touching the memory would be in vain. */
 static void note_refused(uint64_t bytes)
 {
@@ -117,14 +103,29 @@ static void note_refused(uint64_t bytes)
 		;
 }
 
+static bool register_memory(void *memory, uint64_t bytes)
+{
+	CUresult r = gp_real.cuMemHostRegister_v2(
+		memory, bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+
+	if (!r && is_at_same_address(memory))
+		return true;
+	if (!r)
+		(void)gp_real.cuMemHostUnregister(memory);
+	/* Other errors concern the context or the moment. */
+	if (!r || r == CUDA_ERROR_INVALID_VALUE || r == CUDA_ERROR_OUT_OF_MEMORY || r == CUDA_ERROR_NOT_SUPPORTED)
+		note_refused(bytes);
+	gp_log(GP_LOG_DEBUG, "the driver registers no %zu bytes of pinned memory (error %d): it allocates them instead",
+		(size_t)bytes, r);
+	return false;
+}
+
 bool gp_registered_add(struct gp_context *context, void *memory, uint64_t bytes)
 {
 	struct segment *segment = malloc(sizeof(*segment));
 	bool is_registered = segment && register_memory(memory, bytes);
 
 	if (!is_registered) {
-		if (segment)
-			note_refused(bytes);
 		free(segment);
 		gp_host_pages_unmap(memory, bytes);
 		return false;

@@ -35,18 +35,22 @@
 #endif
 
 #define HUGE_PAGE  (2 * GP_MIB)
-#define PART       (16 * GP_MIB)
+#define PART_MIN   (4 * GP_MIB)
+#define PART_MAX   (32 * GP_MIB) /* a few calls for each GiB: each call of MADV_COLLAPSE costs some 50 us at first */
 #define SMALL_PAGE (4 * GP_KIB) /* no machine has smaller ones */
 
-/* Several times what a part takes, in small pages as well. */
-#define STALL_NS 40000000
+/* For each huge page of a part: ten times what a thread takes for it, and several times what small pages take. */
+#define STALL_NS 5000000
+
+/* Parts for each thread, so that all threads end at nearly the same time. */
+enum { PARTS = 4 };
 
 /* Processors that sched_getaffinity() may report. */
 enum { PROCESSORS_MAX = 8192, NODES_MAX = 1024 };
 
 struct touch {
 	char *memory;
-	uint64_t bytes;
+	uint64_t bytes, part_bytes;
 	_Atomic uint64_t next;     /* the offset of the next part */
 	_Atomic bool has_failed;   /* some memory could not be had */
 	_Atomic bool is_small;     /* ask for no more huge pages */
@@ -105,7 +109,7 @@ static void touch_part(struct touch *touch, char *part, uint64_t bytes)
 	if (!atomic_load(&touch->is_small))
 		collapse(touch, part, bytes);
 	populate(touch, part, bytes);
-	if (gp_clock_now_ns(NULL) - started > STALL_NS)
+	if (gp_clock_now_ns(NULL) - started > STALL_NS * (bytes / HUGE_PAGE + 1))
 		make_small(touch);
 }
 
@@ -114,11 +118,11 @@ static void *touch_parts(void *arg)
 	struct touch *touch = arg;
 
 	while (!atomic_load(&touch->has_failed)) {
-		uint64_t at = atomic_fetch_add(&touch->next, PART);
+		uint64_t at = atomic_fetch_add(&touch->next, touch->part_bytes);
 
 		if (at >= touch->bytes)
 			break;
-		touch_part(touch, touch->memory + at, gp_min(PART, touch->bytes - at));
+		touch_part(touch, touch->memory + at, gp_min(touch->part_bytes, touch->bytes - at));
 	}
 	return NULL;
 }
@@ -140,7 +144,14 @@ static unsigned threads_for(const struct gp_host_pages_how *how, uint64_t bytes)
 	unsigned processors = gp_host_processors();
 	uint64_t threads = how->threads ? how->threads : gp_min(processors, GP_HOST_PAGES_THREADS_MAX);
 
-	return processors == 1 ? 1 : (unsigned)gp_min(threads, (bytes + PART - 1) / PART);
+	return processors == 1 ? 1 : (unsigned)gp_min(threads, (bytes + PART_MIN - 1) / PART_MIN);
+}
+
+static uint64_t part_for(uint64_t bytes, unsigned threads)
+{
+	uint64_t part = bytes / (PARTS * threads) / HUGE_PAGE * HUGE_PAGE;
+
+	return gp_min(gp_max(part, PART_MIN), PART_MAX);
 }
 
 /*
@@ -187,7 +198,8 @@ static uint64_t in_pages(uint64_t bytes)
 void *gp_host_pages_map(uint64_t bytes, const struct gp_host_pages_how *how)
 {
 	uint64_t mapped = in_pages(bytes);
-	struct touch touch = {.bytes = mapped};
+	unsigned threads = threads_for(how, mapped);
+	struct touch touch = {.bytes = mapped, .part_bytes = part_for(mapped, threads)};
 	int kept = errno;
 
 	touch.memory = mapped >= bytes ? map_aligned(mapped) : NULL;
@@ -195,7 +207,7 @@ void *gp_host_pages_map(uint64_t bytes, const struct gp_host_pages_how *how)
 		prefer_node(touch.memory, mapped, how->node);
 		(void)madvise(touch.memory, mapped, MADV_HUGEPAGE);
 		(void)madvise(touch.memory, mapped, MADV_DONTDUMP);
-		if (!gp_own_threads_run(touch_parts, &touch, threads_for(how, mapped)))
+		if (!gp_own_threads_run(touch_parts, &touch, threads))
 			atomic_store(&touch.has_failed, true);
 	}
 	if (touch.memory && atomic_load(&touch.has_failed)) {

@@ -223,6 +223,32 @@ def first_calls_ms(book):
     return max(found) / 1e6 if found and None not in found else None
 
 
+def cold_slowest(book):
+    """The slowest rate in GiB/s from 64 MiB on."""
+    found = [book.value_of(f"cold pinned memory, {size} MiB, split") for size in (64, 256, 1024, 4096)]
+    return min(found) if None not in found else None
+
+
+def cold_note(book):
+    found = {peer: book.value_of(f"cold pinned memory, 4096 MiB, {peer}") for peer in ("raw", "torch, registering")}
+    return ", ".join(f"{peer}: {rate:.1f} at 4 GiB" for peer, rate in found.items() if rate is not None)
+
+
+def cold_256_ms(book):
+    rate = book.value_of("cold pinned memory, 256 MiB, split")
+    return 0.25 / rate * 1000 if rate else None
+
+
+def start_delay(book):
+    beside, alone = (book.value_of(f"start of a process, {what}") for what in ("beside gpupool", "alone"))
+    return beside - alone if None not in (beside, alone) else None
+
+
+def start_note(book):
+    beside, alone = (book.value_of(f"start of a process, {what}") for what in ("beside raw", "alone"))
+    return f"beside raw: {beside - alone:.0f}" if None not in (beside, alone) else ""
+
+
 BARS = [
     Bar("window of 32, up to 1 MiB, one thread, static", "ns", "<=", 60,
         lambda book: worst(book, "one thread", windows(), STATIC)),
@@ -273,6 +299,9 @@ BARS = [
     Bar("preload without CUDA: additional threads", "", "=", 0, value("preload without CUDA: threads")),
     Bar("preload without CUDA: additional open files", "", "=", 0, value("preload without CUDA: open files")),
     Bar("longest of the first allocation, free and release of a process", "ms", "<=", 1, first_calls_ms),
+    Bar("pinned memory that no cache has, from 64 MiB on", "GiB/s", ">=", 10, cold_slowest, cold_note),
+    Bar("pinned memory that no cache has, 256 MiB", "ms", "<=", 25, cold_256_ms),
+    Bar("delay of another process's start meanwhile", "ms", "<=", 50, start_delay, start_note),
     Bar("watched every 10 ms: time of a pair", "times", "<", 1.01, value("watched every 10 ms: time of a pair")),
 ]
 

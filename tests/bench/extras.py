@@ -57,7 +57,7 @@ def startup(book, folder, library, rounds):
         book.value(f"preload without CUDA: {what}", int(counts["preload"][key]) - int(counts["raw"][key]))
 
 
-def first_calls(book, peers, rounds):
+def first_calls(book, peers, rounds, group="first calls of a process"):
     """Times of the first calls of a process: a row for each call, a new process for each figure, all peers in turn."""
     for nth in range(rounds):
         for peer in peers:
@@ -66,11 +66,36 @@ def first_calls(book, peers, rounds):
                 try:
                     lines = list(programs.parse_lines(output_of(peer.words, env=env)))
                 except programs.Trouble as trouble:
-                    book.miss("first calls of a process", "", peer.name, str(trouble))
+                    book.miss(group, "", peer.name, str(trouble))
                     continue
             for what, pairs in lines:
                 cell = player.Cell(what.replace("-", " "), {})
-                book.sample("first calls of a process", cell, peer.name, nth, {"ns": float(pairs["ns"])})
+                book.sample(group, cell, peer.name, nth, {"ns": float(pairs["ns"])})
+
+
+def start_of_neighbour(book, what, loop, start, rounds):
+    """The time in which a process gets its context while another one runs the loop; loop is None: while it is alone."""
+    found = []
+    with contextlib.ExitStack() as stack:
+        if loop:
+            env = programs.Config(loop.name, loop.preload, loop.variables).environment(
+                stack.enter_context(programs.private_dir()), loop.variables)
+            words = [str(word) for word in loop.words]
+            running = subprocess.Popen(words, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            stack.callback(running.wait)
+            stack.callback(running.kill)
+            if not running.stdout.readline():
+                raise programs.Trouble(f"{what}: the other process has ended")
+            threading.Thread(target=running.stdout.read, daemon=True).start()
+        for _ in range(rounds):
+            with programs.private_dir() as directory:
+                env = programs.Config(start.name, start.preload, start.variables).environment(directory, start.variables)
+                ((_, pairs),) = programs.parse_lines(output_of(start.words, env=env))
+            found.append(float(pairs["ns"]) / 1e6)
+        if loop and running.poll() is not None:
+            raise programs.Trouble(f"{what}: the other process has ended with {running.returncode}")
+    middle = figure(found)
+    book.value(what, middle.median, "ms", low=middle.low, high=middle.high)
 
 
 class Watch:

@@ -6,6 +6,7 @@ The parts of scripts/bench. Each fills a book in less than nine minutes; README.
 """
 
 import contextlib
+import dataclasses
 import statistics
 
 import ctl
@@ -116,6 +117,39 @@ def run_guest(book, setup, options, log):
 def run_first(book, setup, options, log):
     kinds = [setup.peer(kind, "first", kind) for kind in ("none", "simple", "binned", "split", "vmm", "auto")]
     extras.first_calls(book, [setup.peer("raw", "first"), *kinds], scaled(20, options))
+
+
+COLD = "pinned memory that no cache has"
+
+
+def run_cold(book, setup, options, log):
+    """
+    Pinned memory that no cache has, by size: the driver's, gpupool's and that of PyTorch's pool, which registers it. Then
+    the start of another process meanwhile.
+    """
+    sizes = (16, 64) if setup.is_sim else (16, 64, 256, 1024, 4096)
+    peers = [setup.peer("raw", "cold"), setup.peer("split", "cold", "split"),
+             setup.peer("split, one thread", "cold", "split", {"GPUPOOL_PINNED_THREADS": "1"})]
+    torch = setup.script("torch, registering", "torch", "cold_torch.py", words=sizes, variables={
+        "PYTORCH_CUDA_ALLOC_CONF": "pinned_use_cuda_host_register:True,pinned_num_register_threads:16"})
+    runs = [dataclasses.replace(peer, words=[*peer.words, *sizes]) for peer in peers]
+    if torch.why_missing:
+        book.miss(COLD, "", torch.name, torch.why_missing)
+    else:
+        runs.append(torch)
+    extras.first_calls(book, runs, scaled(3, options, 1), COLD)
+    for size in sizes:
+        for peer in book.peers(COLD):
+            found = book.figure(COLD, f"allocation of {size} MiB", peer)
+            if found:
+                book.value(f"cold pinned memory, {size} MiB, {peer}", size / 1024 / (found.median / 1e9), "GiB/s")
+    start = dataclasses.replace(peers[0], words=[*peers[0].words, "start"])
+    at_once = {"GPUPOOL_POOL": "none", "GPUPOOL_PENDING_COUNT": "0"}  # each free gives the memory back
+    loops = {"alone": None, "beside raw": peers[0], "beside gpupool": setup.peer("none", "cold", "none", at_once)}
+    for what, loop in loops.items():
+        if loop:
+            loop = dataclasses.replace(loop, words=[*loop.words, "loop", 64 if setup.is_sim else 1024])
+        extras.start_of_neighbour(book, f"start of a process, {what}", loop, start, scaled(7, options, 2))
 
 
 COSTS = {
@@ -270,4 +304,5 @@ PARTS = {
     "traces": run_traces,
     "costs": run_costs,
     "first": run_first,
+    "cold": run_cold,
 }

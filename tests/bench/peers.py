@@ -119,7 +119,7 @@ RECIPES = {
 }
 LINKED = {"trace_torch": [HERE / "peer_torch.cpp"]}  # linked instead of the shared objects
 ON_SIM = ("player_torch", "trace_torch")  # not in a Meson build, because they need PyTorch
-OTHERS = ("first", "startup", "nothing")
+OTHERS = ("cold", "first", "startup", "nothing")
 
 
 def build_player(target, common, *flag_args):

@@ -26,6 +26,7 @@ import extras
 import figures
 import gpu_parts
 import player
+import programs
 import saved
 from player import Cell, Group, Peer, Stage
 
@@ -321,6 +322,15 @@ class PlayersTest(Quiet):
         self.assertIn("first release", book.cells(group))
         self.assertEqual(len(book.rounds(group, "first release", "split")), 2)
         self.assertEqual(book.why(group, "first release", "broken"), "false ended with 1")
+
+    def test_the_start_of_a_process_is_measured_alone_and_beside_another_process(self):
+        book, words = books.Book(), [PROGRAMS / "cold"]
+        start = Peer("raw", [*words, "start"], variables=STUB)
+        for what, loop in (("alone", None), ("beside", Peer("raw", [*words, "loop", "1"], variables=STUB))):
+            extras.start_of_neighbour(book, what, loop, start, 3)
+            self.assertGreater(book.value_of(what), 0)
+        with self.assertRaises(programs.Trouble):
+            extras.start_of_neighbour(book, "ended", Peer("ended", ["true"]), start, 1)
 
     @unittest.skipUnless(STAT.exists(), "gpupool-stat was not built")
     def test_a_trace_is_replayed_through_another_pool(self):

@@ -151,6 +151,7 @@ static void check_effective(const struct gp_config *config)
 	FUZZ_CHECK(reparsed.pool == config->pool && reparsed.reserve_bytes == config->reserve_bytes &&
 			   reparsed.pending_count == config->pending_count &&
 			   reparsed.pending_ratio == config->pending_ratio &&
+			   reparsed.pinned_threads == config->pinned_threads &&
 			   reparsed.oom_wait_ms == config->oom_wait_ms &&
 			   !strcmp(reparsed.runtime_dir, config->runtime_dir),
 		"the effective values give another configuration");

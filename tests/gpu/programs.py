@@ -30,6 +30,7 @@ CUDA_PROGRAMS = ["pairs", "free_wait", "stream_matrix", "order_ends", "inflight"
 DRIVER_PROGRAMS = [
     ("context_probe", SOURCES / "context_probe.c"),
     ("green_probe", SOURCES / "green_probe.c"),
+    ("host_probe", SOURCES / "host_probe.c"),
     ("ipc_probe", SOURCES / "ipc_probe.c", SOURCES / "ipc_peer.c"),
 ]
 

@@ -29,6 +29,7 @@ import part_demo
 import part_devices
 import part_documents
 import part_frameworks
+import part_host
 import part_ipc
 import part_lives
 import part_patterns
@@ -62,6 +63,7 @@ PARTS = {
     "regions": part_regions,
     "tools": part_tools,
     "frameworks": part_frameworks,
+    "host": part_host,
 }
 
 SKIPPED = 77

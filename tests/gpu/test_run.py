@@ -27,6 +27,7 @@ import part_debug
 import part_devices
 import part_documents
 import part_frameworks
+import part_host
 import part_regions
 import part_patterns
 import part_python
@@ -454,6 +455,40 @@ class ContextsTest(unittest.TestCase):
         for group, lines in groups.items():
             self.assertIn(f'{{"{group}", ', text)
             self.assertTrue(lines)
+
+
+class HostTest(unittest.TestCase):
+    """The answers of a driver that agrees with all facts, and of one that does not."""
+
+    @staticmethod
+    def answers():
+        found = {"unregistered.unregister": "713", "ends.unregister": "713", "ends.register_again": "0",
+                 "copy.across_two_registrations": "1", "busy.allocate": "ms=1 is_over=0",
+                 "busy.register": "ms=1 is_over=0"}
+        for name in [*(f"allocated_{flags}" for flags in range(4)), "registered_3"]:
+            found |= {f"{name}.attribute.{number}": "0 7" for number in part_host.ATTRIBUTES}
+            found |= {f"{name}.flags": "0 2", f"{name}.device_pointer": "0 base+4096", f"{name}.unregister": "1",
+                      f"{name}.register_again.flags_0": "712", f"{name}.register_part": "712",
+                      f"{name}.free_inside": "1", f"{name}.free_as_device_memory": "1",
+                      f"{name}.unregister_inside": "713", f"{name}.fork.child_sees": "23",
+                      f"{name}.fork.parent_sees": "2 3 4", f"{name}.mapping.VmFlags": "rd wr sh dd"}
+        return found | {"registered_3.flags": "0 3"}
+
+    def test_a_driver_that_answers_as_expected_agrees_with_every_fact(self):
+        self.assertEqual([fact for fact, is_true in part_host.facts(self.answers()) if not is_true], [])
+
+    def test_a_missing_or_another_answer_is_a_disagreement(self):
+        self.assertFalse(any(is_true for _, is_true in part_host.facts({})))
+        for question, answer in (("registered_3.flags", "0 1"), ("registered_3.attribute.1", "1 0"),
+                                 ("allocated_0.fork.child_sees", "-11"), ("busy.register", "ms=400 is_over=1")):
+            found = [is_true for _, is_true in part_host.facts(self.answers() | {question: answer})]
+            self.assertEqual(found.count(False), 1, question)
+
+    def test_answers_are_read_by_question(self):
+        text = "host.a.flags: 0 3\nhost.a.mapping.VmFlags: rd wr\nother: 1\n"
+        self.assertEqual(part_host.parse(text), {"a.flags": "0 3", "a.mapping.VmFlags": "rd wr"})
+        self.assertEqual(part_host.flags_of(part_host.parse(text), "a"), 3)
+        self.assertIsNone(part_host.flags_of({"a.flags": "1 0"}, "a"))
 
 
 class DevicesTest(WithOut):

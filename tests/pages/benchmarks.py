@@ -82,6 +82,7 @@ SECTIONS = (
             "threads.svg", "Time of a pair of malloc and free by allocator, with 16 threads"),
     Section("Loops with kernels and copies", ("loops",), "Nanoseconds of a turn of the loop."),
     Section("Pinned memory", ("pinned",), "Nanoseconds of a pair of `cudaMallocHost` and `cudaFreeHost`."),
+    Section("Pinned memory that no cache has", ("cold",), "Nanoseconds of a call that finds nothing in a cache."),
     Section("Whole programs", ("programs", "torch", "cupy", "jax"),
             "Programs with their own pool, without a pool (raw), and with gpupool instead of it."),
     Section("Peak memory of a program", ("memory",),

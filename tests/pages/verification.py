@@ -34,6 +34,7 @@ PARTS = {
     "captures": "captures and graphs, memory that is not pooled",
     "deadlocks": "kernels that wait for later ones",
     "contexts": "destruction, resets, threads, green contexts",
+    "host": "pinned memory, allocated and registered",
     "debug": "writes after a free and around blocks",
     "documents": "the examples of four libraries' documents",
     "backends": "managed and stream-ordered memory",

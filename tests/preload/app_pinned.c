@@ -283,6 +283,30 @@ static void threads(void)
 	printf("done\n");
 }
 
+static uint64_t resident_mib(void)
+{
+	unsigned long long size = 0, pages = 0;
+	FILE *file = fopen("/proc/self/statm", "re");
+
+	if (!file || fscanf(file, "%llu %llu", &size, &pages) != 2)
+		exit(76);
+	fclose(file);
+	return pages * (uint64_t)sysconf(_SC_PAGESIZE) / MIB;
+}
+
+/* Reports the resident memory that a large block adds, in MiB. */
+static void resident(void)
+{
+	char *host;
+	uint64_t before;
+
+	app_start();
+	before = resident_mib();
+	host = alloc(4 * LARGE, 0);
+	app_fact("resident", resident_mib() - before);
+	APP_MUST(cuMemFreeHost(host));
+}
+
 const struct app_scenario app_scenarios[] = {
 	{"answers", answers},
 	{"sizes", sizes},
@@ -292,5 +316,6 @@ const struct app_scenario app_scenarios[] = {
 	{"faults", faults},
 	{"captured", captured},
 	{"threads", threads},
+	{"resident", resident},
 	{0},
 };

@@ -136,6 +136,17 @@ START_TEST(registered_memory_goes_back_to_the_driver_when_a_limit_asks_for_it)
 }
 END_TEST
 
+START_TEST(large_pinned_memory_is_resident_unless_the_driver_allocates_it)
+{
+	static const char *const env[] = {"GPUPOOL_PINNED_THREADS=0", NULL};
+
+	play_run(&(struct play){.program = "app_pinned", .words = {"resident"}, .preload = play_library});
+	ck_assert_uint_ge(play_fact("resident"), 60);
+	play_run(&(struct play){.program = "app_pinned", .words = {"resident"}, .env = env, .preload = play_library});
+	ck_assert_uint_le(play_fact("resident"), 20);
+}
+END_TEST
+
 static void add(TCase *tc)
 {
 	tcase_add_loop_test(tc, the_driver_answers_for_registered_memory_as_for_its_own, 0, (int)LENGTH(kinds));
@@ -147,6 +158,7 @@ static void add(TCase *tc)
 		tc, memory_is_the_drivers_where_registered_memory_would_not_be_right, 0, (int)LENGTH(unfit));
 	tcase_add_loop_test(tc, memory_that_cannot_be_registered_is_allocated_by_the_driver, 0, (int)LENGTH(failing));
 	tcase_add_test(tc, a_size_that_the_driver_has_refused_to_register_is_not_tried_again);
+	tcase_add_test(tc, large_pinned_memory_is_resident_unless_the_driver_allocates_it);
 	tcase_add_test(tc, registered_memory_goes_back_to_the_driver_when_a_limit_asks_for_it);
 }
 

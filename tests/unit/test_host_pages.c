@@ -25,7 +25,7 @@
 #include "shim/base/own_thread.h"
 #include "tests/suite.h"
 
-#define BYTES (40 * GP_MIB) /* three parts, the last of them smaller */
+#define BYTES (38 * GP_MIB) /* ten parts, the last of them smaller */
 
 enum { POPULATE_WRITE = 23, COLLAPSE = 25 };
 
@@ -158,11 +158,11 @@ START_TEST(the_number_of_threads_follows_the_processors_the_size_and_the_setting
 
 	fails = -1;
 	check_whole(map(0));
-	ck_assert_uint_eq(n_threads, processors == 1 ? 1 : gp_min(processors, 3));
+	ck_assert_uint_eq(n_threads, processors == 1 ? 1 : gp_min(processors, 10));
 	check_whole(map(2));
 	ck_assert_uint_eq(n_threads, processors == 1 ? 1 : 2);
 	check_whole(map(64));
-	ck_assert_uint_eq(n_threads, processors == 1 ? 1 : 3);
+	ck_assert_uint_eq(n_threads, processors == 1 ? 1 : 10);
 	ck_assert_int_eq(sched_getaffinity(0, sizeof(set), &set), 0);
 	while (!CPU_ISSET(first, &set))
 		first++;
