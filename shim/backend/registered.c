@@ -19,7 +19,7 @@ struct segment {
 };
 
 static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF);
-static struct segment *segments;   /* a few: each has 16 MiB or more */
+static struct segment *segments;    /* a few: each has 16 MiB or more */
 static _Atomic uint64_t n_segments; /* without one, nothing needs the lock */
 
 /* The size from which the driver has refused a registration. */
@@ -94,7 +94,7 @@ static bool is_at_same_address(void *memory)
 	return !gp_real.cuMemHostGetDevicePointer_v2(&device, memory, 0) && device == (CUdeviceptr)(uintptr_t)memory;
 }
 
-/* What the driver refuses once is not tried again: touching the memory would be in vain. */
+/* A size that the driver has refused is not tried again, since touching the memory would only take time. */
 static void note_refused(uint64_t bytes)
 {
 	uint64_t before = atomic_load(&refused_bytes);
@@ -105,8 +105,8 @@ static void note_refused(uint64_t bytes)
 
 static bool register_memory(void *memory, uint64_t bytes)
 {
-	CUresult r = gp_real.cuMemHostRegister_v2(
-		memory, bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+	CUresult r =
+		gp_real.cuMemHostRegister_v2(memory, bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
 
 	if (!r && is_at_same_address(memory))
 		return true;

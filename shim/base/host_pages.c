@@ -37,7 +37,7 @@
 #define HUGE_PAGE  (2 * GP_MIB)
 #define PART_MIN   (4 * GP_MIB)
 #define PART_MAX   (32 * GP_MIB) /* a few calls for each GiB: each call of MADV_COLLAPSE costs some 50 us at first */
-#define SMALL_PAGE (4 * GP_KIB) /* no machine has smaller ones */
+#define SMALL_PAGE (4 * GP_KIB)  /* no machine has smaller ones */
 
 /* For each huge page of a part: ten times what a thread takes for it, and several times what small pages take. */
 #define STALL_NS 5000000
@@ -51,10 +51,10 @@ enum { PROCESSORS_MAX = 8192, NODES_MAX = 1024 };
 struct touch {
 	char *memory;
 	uint64_t bytes, part_bytes;
-	_Atomic uint64_t next;     /* the offset of the next part */
-	_Atomic bool has_failed;   /* some memory could not be had */
-	_Atomic bool is_small;     /* ask for no more huge pages */
-	_Atomic bool is_old;       /* the kernel does not know MADV_POPULATE_WRITE */
+	_Atomic uint64_t next;   /* the offset of the next part */
+	_Atomic bool has_failed; /* some memory could not be obtained */
+	_Atomic bool is_small;   /* ask for no more huge pages */
+	_Atomic bool is_old;     /* the kernel does not know MADV_POPULATE_WRITE */
 };
 
 /* From here on no thread makes huge pages, and the kernel makes none at a touch. The mapping stays one. */

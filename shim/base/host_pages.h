@@ -14,14 +14,14 @@
 enum { GP_HOST_PAGES_THREADS_MAX = 16 };
 
 struct gp_host_pages_how {
-	unsigned threads; /* at most so many touch the memory, the calling thread among them; 0: as many as it has
+	unsigned threads; /* at most N threads touch the memory, the calling thread among them; 0: one for each of its
 			     processors, at most GP_HOST_PAGES_THREADS_MAX */
 	int node;         /* the NUMA node that the memory should be on; -1: any */
 };
 
 /*
  * Maps and touches memory that begins at a multiple of a huge page. Returns NULL, and leaves nothing behind, if any of
- * it could not be had. The bytes are zero.
+ * it could not be obtained. The bytes are zero.
  *
  * The mapping is shared, as the driver's own mapping of pinned memory is. So a fork copies no page of it, neither now
  * nor when the parent writes next: the GPU goes on using the pages of the parent, and the child sees these, too. A

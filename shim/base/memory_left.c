@@ -130,14 +130,19 @@ static uint64_t left_of_all_groups(const char *root)
 {
 	char path[PATH_MAX_BYTES], text[TEXT_MAX];
 	uint64_t left = UINT64_MAX;
-	char *rest = text, *line;
+	char *next;
 
 	snprintf(path, sizeof(path), "%s/proc/thread-self/cgroup", root);
 	if (!read_file(path, text))
 		return left;
-	while ((line = strsep(&rest, "\n"))) {
-		char *controllers = strchr(line, ':'), *group = controllers ? strchr(controllers + 1, ':') : NULL;
+	for (char *line = text; line; line = next) {
+		char *controllers, *group;
 
+		next = strchr(line, '\n');
+		if (next)
+			*next++ = '\0';
+		controllers = strchr(line, ':');
+		group = controllers ? strchr(controllers + 1, ':') : NULL;
 		if (!group)
 			continue;
 		controllers++;

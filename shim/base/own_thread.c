@@ -12,8 +12,7 @@
 
 enum { THREADS_MAX = 64 };
 
-static int start_as(
-	int detach_state, size_t stack_bytes, void *(*body)(void *arg), void *arg, pthread_t *ret_thread)
+static int start_as(int detach_state, size_t stack_bytes, void *(*body)(void *arg), void *arg, pthread_t *ret_thread)
 {
 	pthread_attr_t attr;
 	int error = pthread_attr_init(&attr);

@@ -167,15 +167,17 @@ static void registering_large(void)
 			uint64_t value[2] = {0};
 
 			/* The size of the range is that of the pool's class. */
-			if (attribute == CU_POINTER_ATTRIBUTE_BUFFER_ID || attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE ||
+			if (attribute == CU_POINTER_ATTRIBUTE_BUFFER_ID ||
+				attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE ||
 				attribute == CU_POINTER_ATTRIBUTE_MAPPING_SIZE ||
 				attribute == CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID)
 				continue;
-			printf("attribute %d: %d", attribute, cuPointerGetAttribute(value, attribute, address(host) + 8));
-			printf(" %d\n", value[0] == address(host) + 8   ? -1
-					: value[0] == address(host) ? -2
-					: value[0] > INT16_MAX      ? -3
-								    : (int)value[0]);
+			printf("attribute %d: %d", attribute,
+				cuPointerGetAttribute(value, attribute, address(host) + 8));
+			printf(" %d\n", value[0] == address(host) + 8 ? -1
+					: value[0] == address(host)   ? -2
+					: value[0] > INT16_MAX        ? -3
+								      : (int)value[0]);
 		}
 		app_result("free it", cuMemFreeHost(host));
 		app_result("free it again", cuMemFreeHost(host));

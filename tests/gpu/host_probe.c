@@ -22,8 +22,8 @@
 #include "tests/apps/cuda_min.h"
 #include "tests/sim/abi.h"
 
-#define MIB   ((size_t)1 << 20)
-#define BYTES (32 * MIB)
+#define MIB         ((size_t)1 << 20)
+#define BYTES       (32 * MIB)
 #define CHECK(call) check(call, #call)
 
 enum {
@@ -240,7 +240,7 @@ static void *let_end(void *unused)
 	return NULL;
 }
 
-/* Allocates and registers memory while a stream is held up for 0.4 s. */
+/* Allocates and registers memory while a host function blocks a stream for 0.4 s. */
 static void busy(void)
 {
 	char *memory = map_shared(BYTES), *host;

@@ -173,8 +173,7 @@ static void forked(void)
 		exit(72);
 	app_result("child sees the words of parent and GPU", WIFEXITED(status) ? WEXITSTATUS(status) : 128);
 	app_result("parent sees the word of the child", (int)host[2]);
-	app_result("wrong words of the child for the GPU",
-		(int)app_count_wrong(NULL, address((void *)&host[2]), 4, 4));
+	app_result("wrong words of the child for the GPU", (int)app_count_wrong(NULL, address((void *)&host[2]), 4, 4));
 	APP_MUST(cuMemFreeHost((void *)host));
 	report_calls();
 }

@@ -68,7 +68,7 @@ START_TEST(memory_from_16_mib_on_is_registered_and_counted)
 }
 END_TEST
 
-/* Where registered memory cannot be right, and where the user does not want it. */
+/* Registered memory would not be right there, or the user does not want it. */
 static const char *const unfit[][3] = {
 	{"GPUPOOL_PINNED_THREADS=0", NULL},
 	{"SIMGPU_DEVICES=2", "SIMGPU_LACKS=91,99", NULL},
@@ -78,7 +78,8 @@ static const char *const unfit[][3] = {
 
 START_TEST(memory_is_the_drivers_where_registered_memory_would_not_be_right)
 {
-	play_same(&(struct play){.program = "app_pinned", .words = {"sizes"}, .env = unfit[_i], .at_pause = read_pinned});
+	play_same(
+		&(struct play){.program = "app_pinned", .words = {"sizes"}, .env = unfit[_i], .at_pause = read_pinned});
 	ck_assert_uint_eq(play_fact("cuMemHostRegister_v2"), 0);
 	ck_assert_uint_eq(play_fact("cuMemHostAlloc"), 4);
 	ck_assert_uint_eq(registrations, 0);
@@ -124,7 +125,10 @@ START_TEST(registered_memory_goes_back_to_the_driver_when_a_limit_asks_for_it)
 {
 	static const char *const env[] = {"GPUPOOL_PINNED_LIMIT=48MiB", "GPUPOOL_LOG=off", NULL};
 
-	play_run(&(struct play){.program = "app_pinned", .words = {"limits"}, .env = env, .preload = play_library,
+	play_run(&(struct play){.program = "app_pinned",
+		.words = {"limits"},
+		.env = env,
+		.preload = play_library,
 		.at_pause = read_pinned});
 	ck_assert_int_eq(play_status, 0);
 	ck_assert_uint_eq(play_fact("beyond"), 2);

@@ -8,12 +8,12 @@
 #include "capture.h"
 #include "ledger.h"
 
-#define ALLOC_NS_PER_MIB  100
-#define FREE_NS_PER_MIB   150
-#define PINNED_NS_PER_MIB 115000
+#define ALLOC_NS_PER_MIB    100
+#define FREE_NS_PER_MIB     150
+#define PINNED_NS_PER_MIB   115000
 #define REGISTER_NS_PER_MIB 15000
-#define PITCH             512
-#define REGISTER_FLAGS    15u /* portable, mapped, of a device, read-only */
+#define PITCH               512
+#define REGISTER_FLAGS      15u /* portable, mapped, of a device, read-only */
 
 static size_t size_of(const struct sim_block *block)
 {

@@ -3,7 +3,7 @@
 
 /*
  * Memory of the host that several threads touch. The clock, the threads and madvise() are stand-ins, so that each
- * answer of the kernel can be had on any machine.
+ * answer of the kernel is possible on any machine.
  */
 
 #include <check.h>
@@ -97,7 +97,7 @@ static const struct {
 	{MADV_DONTDUMP, EINVAL},
 };
 
-START_TEST(all_pages_are_there_zero_and_aligned_whatever_the_kernel_can_do)
+START_TEST(all_pages_are_present_zero_and_aligned_with_every_answer_of_the_kernel)
 {
 	char *memory;
 
@@ -221,7 +221,7 @@ int main(void)
 	TCase *tc = tcase_create("host_pages");
 
 	tcase_set_timeout(tc, 60);
-	ADD_ROWS(tc, answers, all_pages_are_there_zero_and_aligned_whatever_the_kernel_can_do);
+	ADD_ROWS(tc, answers, all_pages_are_present_zero_and_aligned_with_every_answer_of_the_kernel);
 	tcase_add_test(tc, memory_that_cannot_be_had_leaves_nothing_behind);
 	tcase_add_test(tc, no_huge_pages_are_asked_for_once_a_part_has_taken_long);
 	tcase_add_test(tc, the_number_of_threads_follows_the_processors_the_size_and_the_setting);

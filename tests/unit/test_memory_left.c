@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* How much memory of the host a process may touch, by files as the kernel writes them. */
+/* The memory of the host that a process may still touch, by files as the kernel writes them. */
 
 #include <check.h>
 #include <stdint.h>
@@ -53,7 +53,8 @@ static const struct {
 			{V2 "/a/memory.current", "520093696\n"}}},
 	{"a group of which only the root is visible", 1024 - 512 - 256,
 		{{"/proc/meminfo", MEMINFO}, {SELF, "0::/../../pod\n"}, {V2 "/memory.max", GIB},
-			{V2 "/memory.current", MANY}, {V2 "/pod/memory.max", "1\n"}, {V2 "/pod/memory.current", "1\n"}}},
+			{V2 "/memory.current", MANY}, {V2 "/pod/memory.max", "1\n"},
+			{V2 "/pod/memory.current", "1\n"}}},
 	{"a group of the first version", 1024 - 512 - 256,
 		{{"/proc/meminfo", MEMINFO}, {SELF, "5:cpu,cpuacct:/x\n4:hugetlb,memory:/a/b\n0::/\n"},
 			{V1 "/a/b/memory.limit_in_bytes", GIB}, {V1 "/a/b/memory.usage_in_bytes", MANY}}},
@@ -63,7 +64,8 @@ static const struct {
 			{V1 "/memory.stat", "cache 1\ninactive_file 1\ntotal_inactive_file " FEW}}},
 	{"a group of the first version without a limit", MACHINE,
 		{{"/proc/meminfo", MEMINFO}, {SELF, "4:memory:/a\n"},
-			{V1 "/a/memory.limit_in_bytes", "9223372036854771712\n"}, {V1 "/a/memory.usage_in_bytes", MANY}}},
+			{V1 "/a/memory.limit_in_bytes", "9223372036854771712\n"},
+			{V1 "/a/memory.usage_in_bytes", MANY}}},
 	{"another controller", MACHINE,
 		{{"/proc/meminfo", MEMINFO}, {SELF, "4:memory2,cpu:/a\n"}, {V1 "/a/memory.limit_in_bytes", "1\n"},
 			{V1 "/a/memory.usage_in_bytes", "1\n"}}},
