@@ -174,11 +174,8 @@ static void prefer_node(char *memory, uint64_t bytes, int node)
 static char *map_aligned(uint64_t bytes)
 {
 	uint64_t reserved = bytes + HUGE_PAGE, before;
-	char *memory;
+	char *memory = mmap(NULL, reserved, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
-	if (reserved < bytes)
-		return NULL;
-	memory = mmap(NULL, reserved, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (memory == MAP_FAILED)
 		return NULL;
 	before = -(uint64_t)(uintptr_t)memory % HUGE_PAGE;
@@ -195,27 +192,30 @@ static uint64_t in_pages(uint64_t bytes)
 	return (bytes + page - 1) / page * page;
 }
 
+/* Returns false if some of the memory could not be obtained. */
+static bool touch_all(char *memory, uint64_t bytes, const struct gp_host_pages_how *how)
+{
+	unsigned threads = threads_for(how, bytes);
+	struct touch touch = {.memory = memory, .bytes = bytes, .part_bytes = part_for(bytes, threads)};
+
+	prefer_node(memory, bytes, how->node);
+	(void)madvise(memory, bytes, MADV_HUGEPAGE);
+	(void)madvise(memory, bytes, MADV_DONTDUMP);
+	return gp_own_threads_run(touch_parts, &touch, threads) && !atomic_load(&touch.has_failed);
+}
+
 void *gp_host_pages_map(uint64_t bytes, const struct gp_host_pages_how *how)
 {
-	uint64_t mapped = in_pages(bytes);
-	unsigned threads = threads_for(how, mapped);
-	struct touch touch = {.bytes = mapped, .part_bytes = part_for(mapped, threads)};
+	uint64_t mapped = bytes && bytes < UINT64_MAX / 2 ? in_pages(bytes) : 0;
 	int kept = errno;
+	char *memory = mapped ? map_aligned(mapped) : NULL;
 
-	touch.memory = mapped >= bytes ? map_aligned(mapped) : NULL;
-	if (touch.memory) {
-		prefer_node(touch.memory, mapped, how->node);
-		(void)madvise(touch.memory, mapped, MADV_HUGEPAGE);
-		(void)madvise(touch.memory, mapped, MADV_DONTDUMP);
-		if (!gp_own_threads_run(touch_parts, &touch, threads))
-			atomic_store(&touch.has_failed, true);
-	}
-	if (touch.memory && atomic_load(&touch.has_failed)) {
-		munmap(touch.memory, mapped);
-		touch.memory = NULL;
+	if (memory && !touch_all(memory, mapped, how)) {
+		munmap(memory, mapped);
+		memory = NULL;
 	}
 	errno = kept;
-	return touch.memory;
+	return memory;
 }
 
 void gp_host_pages_unmap(void *memory, uint64_t bytes)

@@ -47,6 +47,8 @@ static const char *const scenarios[][3] = {
 	{"app_memory", "app_memory_inside", "pinned"},
 	{"app_memory", "app_memory_inside", "pinned-frees"},
 	{"app_memory", "app_memory_inside", "zeros"},
+	{"app_pinned", "app_pinned_inside", "ends"},
+	{"app_pinned", "app_pinned_inside", "threads"},
 	{"app_query", "app_query_inside", "ids"},
 	{"app_query", "app_query_inside", "info"},
 	{"app_query", "app_query_inside", "range"},

@@ -134,7 +134,9 @@ START_TEST(memory_that_cannot_be_had_leaves_nothing_behind)
 	errno = 77;
 	ck_assert_ptr_null(map(0));
 	ck_assert_int_eq(errno, 77);
-	ck_assert_ptr_null(gp_host_pages_map(UINT64_MAX - 4096, &(struct gp_host_pages_how){.node = -1}));
+	ck_assert_ptr_null(gp_host_pages_map(0, &(struct gp_host_pages_how){.node = -1}));
+	ck_assert_ptr_null(gp_host_pages_map(UINT64_MAX, &(struct gp_host_pages_how){.node = -1}));
+	ck_assert_ptr_null(gp_host_pages_map((uint64_t)1 << 60, &(struct gp_host_pages_how){.node = -1}));
 }
 END_TEST
 

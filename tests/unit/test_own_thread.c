@@ -61,7 +61,8 @@ START_TEST(the_body_runs_in_as_many_threads_as_were_asked_for_with_all_signals_b
 	ck_assert_uint_eq(n_run, 5);
 	ck_assert_uint_eq(n_open, 0);
 	pthread_sigmask(SIG_SETMASK, NULL, &after);
-	ck_assert_mem_eq(&before, &after, sizeof(before));
+	for (int number = 1; number < SIGRTMAX; number++)
+		ck_assert_int_eq(sigismember(&before, number), sigismember(&after, number));
 	/* The kernel shows a thread for a moment after it was joined. */
 	while (count_threads() != threads && attempts++ < 5000)
 		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
