@@ -370,6 +370,46 @@ START_TEST(registered_host_memory_cannot_be_freed_by_the_driver)
 }
 END_TEST
 
+/* As measured. A copy may end in memory of the host that CUDA does not know. */
+START_TEST(a_copy_across_two_registrations_is_refused)
+{
+	static _Alignas(4096) char buffer[3 * 4096];
+	CUdeviceptr ptr;
+
+	test_start();
+	ok(cuMemAlloc_v2(&ptr, sizeof(buffer)));
+	ok(cuMemHostRegister_v2(buffer, 4096, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP));
+	ok(cuMemHostRegister_v2(buffer + 4096, 4096, 0));
+	fails(cuMemcpyHtoD_v2(ptr, buffer, 4097), CUDA_ERROR_INVALID_VALUE);
+	fails(cuMemcpyDtoH_v2(buffer, ptr, 8192), CUDA_ERROR_INVALID_VALUE);
+	ok(cuMemcpyHtoD_v2(ptr, buffer, 4096));
+	ok(cuMemcpyHtoD_v2(ptr, buffer + 4096, 8192));
+	ok(cuMemHostUnregister(buffer + 4096));
+	ok(cuMemcpyHtoD_v2(ptr, buffer, 8192));
+	ok(cuMemHostUnregister(buffer));
+}
+END_TEST
+
+static const struct {
+	unsigned flags, seen;
+	CUresult r;
+} registrations[] = {{0, 0, 0}, {1, 1, 0}, {3, 3, 0}, {16, 0, CUDA_ERROR_INVALID_VALUE}};
+
+START_TEST(a_registration_reports_its_own_flags)
+{
+	static char buffer[4096];
+	unsigned seen = 0;
+
+	test_start();
+	fails(cuMemHostRegister_v2(buffer, sizeof(buffer), registrations[_i].flags), registrations[_i].r);
+	if (registrations[_i].r)
+		return;
+	ok(cuMemHostGetFlags(&seen, buffer));
+	ck_assert_uint_eq(seen, registrations[_i].seen);
+	fails(cuMemHostRegister_v2(buffer + 64, 64, 0), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+}
+END_TEST
+
 START_TEST(managed_memory_is_accessible_to_host_and_device)
 {
 	CUdeviceptr ptr;
@@ -574,6 +614,9 @@ static TCase *block_cases(void)
 	tcase_add_test(tc, the_pitch_of_an_allocation_is_a_multiple_of_512);
 	tcase_add_test(tc, pointer_attributes_describe_the_block);
 	tcase_add_test(tc, registered_host_memory_cannot_be_freed_by_the_driver);
+	tcase_add_test(tc, a_copy_across_two_registrations_is_refused);
+	tcase_add_loop_test(
+		tc, a_registration_reports_its_own_flags, 0, (int)(sizeof(registrations) / sizeof(*registrations)));
 	tcase_add_test(tc, managed_memory_is_accessible_to_host_and_device);
 	tcase_add_test(tc, arrays_and_physical_allocations_count_as_used_memory);
 	tcase_add_test(tc, physical_memory_lives_until_its_last_handle_and_mapping);
