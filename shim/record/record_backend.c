@@ -174,6 +174,14 @@ static uint64_t available(void *arg)
 	return bytes;
 }
 
+static void count(void *arg, struct gp_stats *stats)
+{
+	const struct gp_backend *be = backend_of(arg);
+
+	if (be->ops->count)
+		be->ops->count(be->arg, stats);
+}
+
 static uint64_t now_ns(void *arg)
 {
 	return backend_of(arg)->ops->now_ns(backend_of(arg)->arg);
@@ -274,6 +282,7 @@ static const struct gp_backend_ops recorded = {
 	.ask_processes = ask_processes,
 	.ask_siblings = ask_siblings,
 	.available = available,
+	.count = count,
 	.now_ns = now_ns,
 	.detach = detach,
 };

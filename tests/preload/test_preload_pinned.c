@@ -68,6 +68,16 @@ START_TEST(memory_from_16_mib_on_is_registered_and_counted)
 }
 END_TEST
 
+START_TEST(registered_memory_is_counted_while_the_program_is_recorded)
+{
+	static const char *const env[] = {"GPUPOOL_RECORD=rec.%p", NULL};
+
+	play_same(&(struct play){.program = "app_pinned", .words = {"sizes"}, .env = env, .at_pause = read_pinned});
+	ck_assert_uint_eq(registrations, 3);
+	ck_assert_uint_ge(registered, 72 * MIB);
+}
+END_TEST
+
 /* Registered memory would not be right there, or the user does not want it. */
 static const char *const unfit[][3] = {
 	{"GPUPOOL_PINNED_THREADS=0", NULL},
@@ -158,6 +168,7 @@ static void add(TCase *tc)
 		tc, a_program_with_large_pinned_memory_behaves_as_without_the_library, 0, (int)LENGTH(scenarios));
 	tcase_add_test(tc, memory_is_registered_during_a_capture_that_forbids_allocations);
 	tcase_add_test(tc, memory_from_16_mib_on_is_registered_and_counted);
+	tcase_add_test(tc, registered_memory_is_counted_while_the_program_is_recorded);
 	tcase_add_loop_test(
 		tc, memory_is_the_drivers_where_registered_memory_would_not_be_right, 0, (int)LENGTH(unfit));
 	tcase_add_loop_test(tc, memory_that_cannot_be_registered_is_allocated_by_the_driver, 0, (int)LENGTH(failing));
