@@ -7,6 +7,7 @@
  */
 
 #include <ctype.h>
+#include <dlfcn.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -19,8 +20,35 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "tests/apps/cuda_min.h"
-#include "tests/sim/abi.h"
+#include "shim/driver/cuda_abi.h"
+
+/* One row per function that is called: its name and its parameters. Built without the toolkit. */
+#define FUNCTIONS(FUNCTION)                                                                       \
+	FUNCTION(cuInit, (unsigned flags))                                                        \
+	FUNCTION(cuCtxCreate_v2, (CUcontext * ctx, unsigned flags, CUdevice device))              \
+	FUNCTION(cuCtxDestroy_v2, (CUcontext ctx))                                                \
+	FUNCTION(cuCtxSetCurrent, (CUcontext ctx))                                                \
+	FUNCTION(cuCtxSynchronize, (void))                                                        \
+	FUNCTION(cuDeviceGetAttribute, (int *value, int attribute, CUdevice device))              \
+	FUNCTION(cuDevicePrimaryCtxRetain, (CUcontext * ctx, CUdevice device))                    \
+	FUNCTION(cuLaunchHostFunc, (CUstream stream, CUhostFn fn, void *user_data))               \
+	FUNCTION(cuMemAlloc_v2, (CUdeviceptr * ptr, size_t bytes))                                \
+	FUNCTION(cuMemFree_v2, (CUdeviceptr ptr))                                                 \
+	FUNCTION(cuMemFreeHost, (void *ptr))                                                      \
+	FUNCTION(cuMemGetAddressRange_v2, (CUdeviceptr * base, size_t * bytes, CUdeviceptr ptr))  \
+	FUNCTION(cuMemHostAlloc, (void **ptr, size_t bytes, unsigned flags))                      \
+	FUNCTION(cuMemHostGetDevicePointer_v2, (CUdeviceptr * device, void *ptr, unsigned flags)) \
+	FUNCTION(cuMemHostGetFlags, (unsigned *flags, void *ptr))                                 \
+	FUNCTION(cuMemHostRegister_v2, (void *ptr, size_t bytes, unsigned flags))                 \
+	FUNCTION(cuMemHostUnregister, (void *ptr))                                                \
+	FUNCTION(cuMemcpyHtoD_v2, (CUdeviceptr dst, const void *src, size_t bytes))               \
+	FUNCTION(cuMemsetD32_v2, (CUdeviceptr ptr, unsigned value, size_t n))                     \
+	FUNCTION(cuPointerGetAttribute, (void *data, int attribute, CUdeviceptr ptr))             \
+	FUNCTION(cuStreamCreate, (CUstream * stream, unsigned flags))                             \
+	FUNCTION(cuStreamSynchronize, (CUstream stream))
+
+#define DECLARE(name, parameters) static CUresult(*name) parameters;
+FUNCTIONS(DECLARE)
 
 #define MIB         ((size_t)1 << 20)
 #define BYTES       (32 * MIB)
@@ -28,7 +56,8 @@
 
 enum {
 	ATTRIBUTES_END = 24, /* values of CUpointer_attribute */
-	COLLAPSE = 25,       /* MADV_COLLAPSE */
+	MEMORY_BLOCK_ID = 20,
+	COLLAPSE = 25, /* MADV_COLLAPSE */
 	POPULATE_WRITE = 23,
 };
 
@@ -40,6 +69,16 @@ static void check(int r, const char *what)
 		return;
 	printf("host.failed: %s: %d\n", what, r);
 	exit(EXIT_FAILURE);
+}
+
+static void find_driver(void)
+{
+	void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+
+#define FIND(name, parameters)                                  \
+	*(void **)&name = driver ? dlsym(driver, #name) : NULL; \
+	check(!name, #name);
+	FUNCTIONS(FIND)
 }
 
 static uint64_t now_ns(void)
@@ -125,7 +164,7 @@ static void answers(const char *name, char *host)
 
 		r = cuPointerGetAttribute(value, attribute, ptr + 4096);
 		printf("host.%s.attribute.%d: %d", name, attribute, r);
-		if (attribute == CU_POINTER_ATTRIBUTE_BUFFER_ID || attribute == CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID)
+		if (attribute == CU_POINTER_ATTRIBUTE_BUFFER_ID || attribute == MEMORY_BLOCK_ID)
 			printf(" %s\n", value[0] ? "some" : "none");
 		else
 			print_address(value[0], host);
@@ -229,12 +268,14 @@ static volatile bool may_end;
 
 static void wait_in_stream(void *unused)
 {
+	(void)unused;
 	while (!may_end)
 		usleep(1000);
 }
 
 static void *let_end(void *unused)
 {
+	(void)unused;
 	usleep(400000);
 	may_end = true;
 	return NULL;
@@ -266,38 +307,81 @@ static void busy(void)
 	munmap(memory, BYTES);
 }
 
-/* Times of one thread, and what the kernel gives. */
-static void times(void)
+enum kind { PRIVATE, SHARED, COLLAPSED, KINDS };
+enum { THREADS_MAX = 16 };
+
+struct slice {
+	char *memory;
+	size_t bytes;
+	enum kind kind;
+	int r_collapse, r_populate;
+};
+
+static void *touch_slice(void *arg)
 {
-	size_t bytes = 256 * MIB;
+	struct slice *slice = arg;
 
-	for (int is_shared = 0; is_shared < 3; is_shared++) {
-		static const char *const names[] = {"private", "shared", "shared_collapsed"};
-		char *memory = mmap(NULL, bytes + 2 * MIB, PROT_READ | PROT_WRITE,
-			     MAP_ANONYMOUS | (is_shared ? MAP_SHARED : MAP_PRIVATE), -1, 0),
-		     *aligned = memory + (-(uintptr_t)memory & (2 * MIB - 1));
-		uint64_t start_ns = now_ns();
-		int r = madvise(aligned, bytes, MADV_HUGEPAGE), r_collapse = 0, r_populate;
-		double touched_ms;
-
-		for (size_t i = 0; is_shared == 2 && i < bytes; i += 2 * MIB)
-			aligned[i] = 0;
-		if (is_shared == 2)
-			r_collapse = madvise(aligned, bytes, COLLAPSE);
-		r_populate = madvise(aligned, bytes, POPULATE_WRITE);
-		for (size_t i = 0; i < bytes; i += 4096)
-			((volatile char *)aligned)[i] = 0;
-		touched_ms = ms_since(start_ns);
-		start_ns = now_ns();
-		CHECK(cuMemHostRegister_v2(aligned, bytes, 3));
-		printf("host.time.%s: touch ms=%.1f register ms=%.1f madvise %d %d %d\n", names[is_shared], touched_ms,
-			ms_since(start_ns), r, r_collapse, r_populate);
-		print_mapping(names[is_shared], aligned);
-		start_ns = now_ns();
-		CHECK(cuMemHostUnregister(aligned));
-		printf("host.time.%s: unregister ms=%.1f\n", names[is_shared], ms_since(start_ns));
-		munmap(memory, bytes + 2 * MIB);
+	if (slice->kind == COLLAPSED) {
+		for (size_t i = 0; i < slice->bytes; i += 2 * MIB)
+			slice->memory[i] = 0;
+		slice->r_collapse = madvise(slice->memory, slice->bytes, COLLAPSE);
 	}
+	slice->r_populate = madvise(slice->memory, slice->bytes, POPULATE_WRITE);
+	for (size_t i = 0; slice->r_populate && i < slice->bytes; i += 4096)
+		((volatile char *)slice->memory)[i] = 0;
+	return NULL;
+}
+
+static void touch(char *memory, size_t bytes, enum kind kind, unsigned n, struct slice *slices)
+{
+	pthread_t threads[THREADS_MAX];
+
+	for (unsigned i = 0; i < n; i++) {
+		slices[i] = (struct slice){.memory = memory + i * (bytes / n), .bytes = bytes / n, .kind = kind};
+		check(pthread_create(&threads[i], NULL, touch_slice, &slices[i]), "pthread_create");
+	}
+	for (unsigned i = 0; i < n; i++)
+		pthread_join(threads[i], NULL);
+}
+
+/* How long it takes to touch and register 1 GiB of each kind of mapping, and what the kernel gives. */
+static void times(enum kind kind, unsigned n)
+{
+	static const char *const names[KINDS] = {"private", "shared", "collapsed"};
+	size_t bytes = 1024 * MIB;
+	int flags = MAP_ANONYMOUS | (kind == PRIVATE ? MAP_PRIVATE : MAP_SHARED);
+	char name[32], *memory = mmap(NULL, bytes + 2 * MIB, PROT_READ | PROT_WRITE, flags, -1, 0), *aligned;
+	struct slice slices[THREADS_MAX];
+	uint64_t start_ns = now_ns();
+	double touched_ms;
+
+	check(memory == MAP_FAILED, "mmap");
+	aligned = memory + (-(uintptr_t)memory & (2 * MIB - 1));
+	(void)madvise(aligned, bytes, MADV_HUGEPAGE);
+	touch(aligned, bytes, kind, n, slices);
+	touched_ms = ms_since(start_ns);
+	start_ns = now_ns();
+	CHECK(cuMemHostRegister_v2(aligned, bytes, 3));
+	snprintf(name, sizeof(name), "time.%s.threads_%u", names[kind], n);
+	printf("host.%s: touch ms=%.1f register ms=%.1f collapse=%d populate=%d\n", name, touched_ms,
+		ms_since(start_ns), slices[0].r_collapse, slices[0].r_populate);
+	print_mapping(name, aligned);
+	start_ns = now_ns();
+	CHECK(cuMemHostUnregister(aligned));
+	munmap(memory, bytes + 2 * MIB);
+	printf("host.%s.end: ms=%.1f\n", name, ms_since(start_ns));
+}
+
+static void time_of_driver(void)
+{
+	uint64_t start_ns = now_ns();
+	void *host;
+
+	CHECK(cuMemHostAlloc(&host, 1024 * MIB, 0));
+	printf("host.time.driver: ms=%.1f\n", ms_since(start_ns));
+	start_ns = now_ns();
+	CHECK(cuMemFreeHost(host));
+	printf("host.time.driver.end: ms=%.1f\n", ms_since(start_ns));
 }
 
 int main(void)
@@ -313,6 +397,7 @@ int main(void)
 	print_file("/sys/kernel/mm/transparent_hugepage/enabled");
 	print_file("/sys/kernel/mm/transparent_hugepage/defrag");
 	print_file("/sys/kernel/mm/transparent_hugepage/shmem_enabled");
+	find_driver();
 	CHECK(cuInit(0));
 	CHECK(cuDevicePrimaryCtxRetain(&primary, 0));
 	CHECK(cuCtxSetCurrent(primary));
@@ -349,6 +434,9 @@ int main(void)
 	copies();
 	ends();
 	busy();
-	times();
+	time_of_driver();
+	for (enum kind kind = PRIVATE; kind < KINDS; kind++)
+		for (unsigned n = 1; n <= THREADS_MAX; n *= 4)
+			times(kind, n);
 	return EXIT_SUCCESS;
 }

@@ -47,8 +47,8 @@ static CUresult take_device_memory(
 }
 
 /*
- * Managed memory may exceed the host's memory, as long as it is not touched. The kernel's module of the driver maps
- * pinned memory so that a forked child shares it.
+ * Managed memory may exceed the host's memory, as long as it is not touched. The driver's kernel module maps pinned
+ * memory so that a forked child shares it and a core dump leaves it out.
  */
 static CUresult take_host_memory(enum sim_block_kind kind, size_t bytes, uint64_t *addr)
 {
@@ -58,7 +58,8 @@ static CUresult take_host_memory(enum sim_block_kind kind, size_t bytes, uint64_
 	if (bytes > HOST_MAX)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
-
+	if (p != MAP_FAILED && kind == SIM_PINNED)
+		(void)madvise(p, bytes, MADV_DONTDUMP);
 	*addr = (uint64_t)(uintptr_t)p;
 	return p == MAP_FAILED ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
