@@ -21,7 +21,7 @@ enum {
 	TEXT_MAX = 4096, /* of a file: /proc/meminfo has some 1600 bytes, memory.stat some 1500 */
 	PATH_MAX_BYTES = 1024,
 	MACHINE_SHARE = 16, /* what stays of the machine's memory: this part of it */
-	GROUP_SHARE = 4,    /* and of the limit of a control group */
+	GROUP_SHARE = 2,    /* and of the limit of a control group */
 };
 
 /* A version of control groups. */

@@ -7,7 +7,8 @@
 /*
  * Returns how much memory of the host the process may take by touching it, so that neither the machine nor a control
  * group of the process comes close to its limit: beyond it the kernel ends processes. A sixteenth of the machine's
- * memory, and a quarter of the limit of each control group, stay for the program. 0 if the machine's memory is unknown.
+ * memory, and half of the limit of each control group, stay for the program: memory from the driver would not count
+ * there, so the program cannot know of this. 0 if the machine's memory is unknown.
  *
  * root is put before all file names; it is empty except in tests.
  */

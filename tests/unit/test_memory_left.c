@@ -22,7 +22,7 @@
 #define V1      "/sys/fs/cgroup/memory"
 #define V2      "/sys/fs/cgroup"
 #define GIB     "1073741824\n"
-#define MANY    "536870912\n"
+#define MANY    "268435456\n"
 #define FEW     "104857600\n"
 
 static const struct {
@@ -36,29 +36,29 @@ static const struct {
 	{"the machine alone", MACHINE, {{"/proc/meminfo", MEMINFO}}},
 	{"a machine that is full", 0, {{"/proc/meminfo", "MemTotal: 1638400 kB\nMemAvailable: 100 kB\n"}}},
 	{"a kernel without MemAvailable", 0, {{"/proc/meminfo", "MemTotal: 1638400 kB\nMemFree: 1024000 kB\n"}}},
-	{"a group of the second version", 1024 - 512 - 256,
+	{"a group of the second version", 1024 - 256 - 512,
 		{{"/proc/meminfo", MEMINFO}, {SELF, "0::/a/b\n"}, {V2 "/a/b/memory.max", GIB},
 			{V2 "/a/b/memory.current", MANY}}},
 	{"a group without a limit", MACHINE,
 		{{"/proc/meminfo", MEMINFO}, {SELF, "0::/a/b\n"}, {V2 "/a/b/memory.max", "max\n"},
 			{V2 "/a/b/memory.current", MANY}}},
-	{"a parent with a limit", 1024 - 512 - 256,
+	{"a parent with a limit", 1024 - 256 - 512,
 		{{"/proc/meminfo", MEMINFO}, {SELF, "0::/a/b\n"}, {V2 "/a/b/memory.max", "max\n"},
 			{V2 "/a/memory.max", GIB}, {V2 "/a/memory.current", MANY}}},
-	{"a group whose files may be dropped", 1024 - 412 - 256,
+	{"a group whose files may be dropped", 1024 - 156 - 512,
 		{{"/proc/meminfo", MEMINFO}, {SELF, "0::/\n"}, {V2 "/memory.max", GIB}, {V2 "/memory.current", MANY},
 			{V2 "/memory.stat", "anon 1\nactive_file 7\ninactive_file " FEW "x 2\n"}}},
 	{"a group near its limit", 0,
 		{{"/proc/meminfo", MEMINFO}, {SELF, "0::/a\n"}, {V2 "/a/memory.max", MANY},
-			{V2 "/a/memory.current", "520093696\n"}}},
-	{"a group of which only the root is visible", 1024 - 512 - 256,
+			{V2 "/a/memory.current", "260046848\n"}}},
+	{"a group of which only the root is visible", 1024 - 256 - 512,
 		{{"/proc/meminfo", MEMINFO}, {SELF, "0::/../../pod\n"}, {V2 "/memory.max", GIB},
 			{V2 "/memory.current", MANY}, {V2 "/pod/memory.max", "1\n"},
 			{V2 "/pod/memory.current", "1\n"}}},
-	{"a group of the first version", 1024 - 512 - 256,
+	{"a group of the first version", 1024 - 256 - 512,
 		{{"/proc/meminfo", MEMINFO}, {SELF, "5:cpu,cpuacct:/x\n4:hugetlb,memory:/a/b\n0::/\n"},
 			{V1 "/a/b/memory.limit_in_bytes", GIB}, {V1 "/a/b/memory.usage_in_bytes", MANY}}},
-	{"a group of the first version in a container", 1024 - 412 - 256,
+	{"a group of the first version in a container", 1024 - 156 - 512,
 		{{"/proc/meminfo", MEMINFO}, {SELF, "4:memory:/docker/0123\n"}, {V1 "/memory.limit_in_bytes", GIB},
 			{V1 "/memory.usage_in_bytes", MANY},
 			{V1 "/memory.stat", "cache 1\ninactive_file 1\ntotal_inactive_file " FEW}}},
@@ -69,7 +69,7 @@ static const struct {
 	{"another controller", MACHINE,
 		{{"/proc/meminfo", MEMINFO}, {SELF, "4:memory2,cpu:/a\n"}, {V1 "/a/memory.limit_in_bytes", "1\n"},
 			{V1 "/a/memory.usage_in_bytes", "1\n"}}},
-	{"the second version beside the first", 1024 - 512 - 256,
+	{"the second version beside the first", 1024 - 256 - 512,
 		{{"/proc/meminfo", MEMINFO}, {SELF, "0::/a\n"}, {V2 "/unified/a/memory.max", GIB},
 			{V2 "/unified/a/memory.current", MANY}}},
 	{"a line that is cut off", MACHINE, {{"/proc/meminfo", MEMINFO}, {SELF, "0:\n7\n:\n"}}},
