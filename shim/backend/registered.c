@@ -8,7 +8,6 @@
 #include "shim/base/fork.h"
 #include "shim/base/host_pages.h"
 #include "shim/base/log.h"
-#include "shim/base/memory_left.h"
 #include "shim/context/driver_call.h"
 #include "shim/driver/driver_table.h"
 
@@ -72,9 +71,6 @@ void *gp_registered_prepare(const struct gp_context *context, unsigned kind, uin
 
 	if (bytes < GP_REGISTERED_MIN || bytes > GP_REGISTERED_MAX || !threads || is_combined ||
 		bytes >= atomic_load(&refused_bytes) || !is_possible())
-		return NULL;
-	/* The driver answers with an error where a touch would make the kernel end a process. */
-	if (bytes > gp_memory_left(""))
 		return NULL;
 	how.node = node_of(context->device);
 	return gp_host_pages_map(bytes, &how);

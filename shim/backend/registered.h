@@ -22,7 +22,8 @@ void gp_registered_start(void);
 /*
  * Maps and touches memory of the host for the context. Needs no current context, and takes no driver's lock. Returns
  * NULL if the driver should allocate the memory: the size, the flags, the devices, the driver or the settings do not
- * allow for another way, the host has not enough memory left, or the memory could not be obtained.
+ * allow for another way, or the host has not enough memory left: the driver answers with an error where a touch would
+ * make the kernel end a process.
  */
 void *gp_registered_prepare(const struct gp_context *context, unsigned kind, uint64_t bytes);
 

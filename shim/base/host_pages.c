@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "memory_left.h"
 #include "own_thread.h"
 #include "pool/base.h"
 
@@ -35,6 +36,7 @@
 #endif
 
 #define HUGE_PAGE  (2 * GP_MIB)
+#define CHECK      (256 * GP_MIB) /* touched before the memory that is left is looked at again: some 10 ms */
 #define PART_MIN   (4 * GP_MIB)
 #define PART_MAX   (32 * GP_MIB) /* a few calls for each GiB: each call of MADV_COLLAPSE costs some 50 us at first */
 #define SMALL_PAGE (4 * GP_KIB)  /* no machine has smaller ones */
@@ -113,6 +115,12 @@ static void touch_part(struct touch *touch, char *part, uint64_t bytes)
 		make_small(touch);
 }
 
+/* Looks again from time to time, since other processes may prepare memory at the same time. */
+static bool is_left(const struct touch *touch, uint64_t at)
+{
+	return at < CHECK || at % CHECK >= touch->part_bytes || gp_memory_left("") >= touch->bytes - at;
+}
+
 static void *touch_parts(void *arg)
 {
 	struct touch *touch = arg;
@@ -122,6 +130,10 @@ static void *touch_parts(void *arg)
 
 		if (at >= touch->bytes)
 			break;
+		if (!is_left(touch, at)) {
+			atomic_store(&touch->has_failed, true);
+			break;
+		}
 		touch_part(touch, touch->memory + at, gp_min(touch->part_bytes, touch->bytes - at));
 	}
 	return NULL;
@@ -208,7 +220,7 @@ void *gp_host_pages_map(uint64_t bytes, const struct gp_host_pages_how *how)
 {
 	uint64_t mapped = bytes && bytes < UINT64_MAX / 2 ? in_pages(bytes) : 0;
 	int kept = errno;
-	char *memory = mapped ? map_aligned(mapped) : NULL;
+	char *memory = mapped && mapped <= gp_memory_left("") ? map_aligned(mapped) : NULL;
 
 	if (memory && !touch_all(memory, mapped, how)) {
 		munmap(memory, mapped);

@@ -21,7 +21,7 @@ struct gp_host_pages_how {
 
 /*
  * Maps and touches memory that begins at a multiple of a huge page. Returns NULL, and leaves nothing behind, if any of
- * it could not be obtained. The bytes are zero.
+ * it could not be obtained, or if it is more than is left (memory_left.h). The bytes are zero.
  *
  * The mapping is shared, as the driver's own mapping of pinned memory is. So a fork copies no page of it, neither now
  * nor when the parent writes next: the GPU goes on using the pages of the parent, and the child sees these, too. A

@@ -22,6 +22,7 @@
 #include "pool/base.h"
 #include "shim/base/clock.h"
 #include "shim/base/host_pages.h"
+#include "shim/base/memory_left.h"
 #include "shim/base/own_thread.h"
 #include "tests/suite.h"
 
@@ -55,6 +56,15 @@ int madvise(void *memory, size_t bytes, int advice)
 		return -1;
 	}
 	return (int)syscall(SYS_madvise, memory, bytes, advice);
+}
+
+static uint64_t left = UINT64_MAX; /* memory of the host before any of it is touched */
+static unsigned n_asked;
+
+/* Other processes take memory while this one touches its own. */
+uint64_t gp_memory_left(const char *root)
+{
+	return n_asked++ ? left / 2 : left;
 }
 
 static char *map(unsigned threads)
@@ -137,6 +147,33 @@ START_TEST(memory_that_cannot_be_had_leaves_nothing_behind)
 	ck_assert_ptr_null(gp_host_pages_map(0, &(struct gp_host_pages_how){.node = -1}));
 	ck_assert_ptr_null(gp_host_pages_map(UINT64_MAX, &(struct gp_host_pages_how){.node = -1}));
 	ck_assert_ptr_null(gp_host_pages_map((uint64_t)1 << 60, &(struct gp_host_pages_how){.node = -1}));
+}
+END_TEST
+
+START_TEST(memory_that_the_host_does_not_have_is_not_touched)
+{
+	fails = -1;
+	left = BYTES - 1;
+	ck_assert_ptr_null(map(0));
+	ck_assert_uint_eq(n_threads, 0);
+	n_asked = 0;
+	left = BYTES;
+	check_whole(map(0));
+}
+END_TEST
+
+START_TEST(memory_that_others_take_meanwhile_ends_the_touching)
+{
+	const struct gp_host_pages_how how = {.node = -1};
+
+	fails = -1;
+	left = 600 * GP_MIB;
+	ck_assert_ptr_null(gp_host_pages_map(left, &how));
+	ck_assert_uint_eq(n_asked, 2);
+	n_asked = 0;
+	left = 2 * 600 * GP_MIB;
+	ck_assert_ptr_nonnull(gp_host_pages_map(600 * GP_MIB, &how));
+	ck_assert_uint_eq(n_asked, 3);
 }
 END_TEST
 
@@ -225,6 +262,8 @@ int main(void)
 	tcase_set_timeout(tc, 60);
 	ADD_ROWS(tc, answers, all_pages_are_present_zero_and_aligned_with_every_answer_of_the_kernel);
 	tcase_add_test(tc, memory_that_cannot_be_had_leaves_nothing_behind);
+	tcase_add_test(tc, memory_that_the_host_does_not_have_is_not_touched);
+	tcase_add_test(tc, memory_that_others_take_meanwhile_ends_the_touching);
 	tcase_add_test(tc, no_huge_pages_are_asked_for_once_a_part_has_taken_long);
 	tcase_add_test(tc, the_number_of_threads_follows_the_processors_the_size_and_the_setting);
 	tcase_add_test(tc, a_node_that_does_not_exist_is_ignored);
