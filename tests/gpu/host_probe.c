@@ -344,7 +344,7 @@ static void touch(char *memory, size_t bytes, enum kind kind, unsigned n, struct
 		pthread_join(threads[i], NULL);
 }
 
-/* How long it takes to touch and register 1 GiB of each kind of mapping, and what the kernel gives. */
+/* Prints the time to touch and register 1 GiB of a kind of mapping, and what pages the kernel has used. */
 static void times(enum kind kind, unsigned n)
 {
 	static const char *const names[KINDS] = {"private", "shared", "collapsed"};
