@@ -90,7 +90,7 @@ static void populate(struct touch *touch, char *part, uint64_t bytes)
 	touch_every(part, bytes, SMALL_PAGE);
 }
 
-/* Makes huge pages of the part. A kernel that cannot do so is not asked again. */
+/* Makes huge pages of the part. A kernel that cannot do so, or has no huge page left, is not asked again. */
 static void collapse(struct touch *touch, char *part, uint64_t bytes)
 {
 	bool is_done = true;
@@ -98,8 +98,9 @@ static void collapse(struct touch *touch, char *part, uint64_t bytes)
 	bytes -= bytes % HUGE_PAGE;
 	for (uint64_t i = 0; i < bytes && is_done; i += HUGE_PAGE)
 		is_done = madvise(part + i, SMALL_PAGE, MADV_POPULATE_WRITE) == 0;
+	/* EAGAIN is the error for a page that something else uses at this moment. The others are huge then. */
 	if (is_done && bytes)
-		is_done = madvise(part, bytes, MADV_COLLAPSE) == 0;
+		is_done = madvise(part, bytes, MADV_COLLAPSE) == 0 || errno == EAGAIN;
 	if (!is_done)
 		make_small(touch);
 }

@@ -122,6 +122,22 @@ START_TEST(all_pages_are_present_zero_and_aligned_with_every_answer_of_the_kerne
 }
 END_TEST
 
+/* The kernel refuses huge pages for good, or for pages that something else uses at that moment. */
+static const struct {
+	int with;
+	bool is_for_good;
+} refusals[] = {{EINVAL, true}, {ENOMEM, true}, {EBUSY, true}, {EAGAIN, false}};
+
+START_TEST(huge_pages_that_the_kernel_refuses_for_good_are_not_asked_for_again)
+{
+	fails = COLLAPSE;
+	fails_with = refusals[_i].with;
+	check_whole(map(1));
+	ck_assert_uint_eq(n_small, refusals[_i].is_for_good);
+	ck_assert_uint_eq(n_collapsed == 1, refusals[_i].is_for_good);
+}
+END_TEST
+
 START_TEST(memory_that_cannot_be_had_leaves_nothing_behind)
 {
 	static const int errors[] = {ENOMEM, EFAULT, EHWPOISON};
@@ -261,6 +277,7 @@ int main(void)
 
 	tcase_set_timeout(tc, 60);
 	ADD_ROWS(tc, answers, all_pages_are_present_zero_and_aligned_with_every_answer_of_the_kernel);
+	ADD_ROWS(tc, refusals, huge_pages_that_the_kernel_refuses_for_good_are_not_asked_for_again);
 	tcase_add_test(tc, memory_that_cannot_be_had_leaves_nothing_behind);
 	tcase_add_test(tc, memory_that_the_host_does_not_have_is_not_touched);
 	tcase_add_test(tc, memory_that_others_take_meanwhile_ends_the_touching);
