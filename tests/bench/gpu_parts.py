@@ -128,7 +128,8 @@ def run_cold(book, setup, options, log):
     the start of another process meanwhile.
     """
     sizes = (16, 64) if setup.is_sim else (16, 64, 256, 1024, 4096)
-    peers = [setup.peer("raw", "cold"), setup.peer("split", "cold", "split"),
+    all_threads = {"GPUPOOL_PINNED_THREADS": "auto"}
+    peers = [setup.peer("raw", "cold"), setup.peer("split", "cold", "split", all_threads),
              setup.peer("split, one thread", "cold", "split", {"GPUPOOL_PINNED_THREADS": "1"})]
     torch = setup.script("torch, registering", "torch", "cold_torch.py", words=sizes, variables={
         "PYTORCH_CUDA_ALLOC_CONF": "pinned_use_cuda_host_register:True,pinned_num_register_threads:16"})
@@ -144,7 +145,7 @@ def run_cold(book, setup, options, log):
             if found:
                 book.value(f"cold pinned memory, {size} MiB, {peer}", size / 1024 / (found.median / 1e9), "GiB/s")
     start = dataclasses.replace(peers[0], words=[*peers[0].words, "start"])
-    at_once = {"GPUPOOL_POOL": "none", "GPUPOOL_PENDING_COUNT": "0"}  # each free gives the memory back
+    at_once = {"GPUPOOL_POOL": "none", "GPUPOOL_PENDING_COUNT": "0", **all_threads}  # each free gives the memory back
     loops = {"alone": None, "beside raw": peers[0], "beside gpupool": setup.peer("none", "cold", "none", at_once)}
     for what, loop in loops.items():
         if loop:

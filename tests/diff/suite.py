@@ -141,6 +141,12 @@ def in_stream_order(configs=("simple", "binned", "split", "vmm", "completed"), *
 
 FEW_ORDERED = ("split", "vmm")  # for programs in which few questions are about such allocations
 
+
+def registered():
+    # Large pinned memory is registered, not allocated by the driver.
+    return Needs(name="registered", env={"GPUPOOL_PINNED_THREADS": "2"}, configs=("none", "split", "vmm"))
+
+
 # Each key is a pattern of program names, without "diff_". The first match counts; other programs have no special needs.
 NEEDS = {
     # debug is left out: a free waits there, and makes other threads and contexts wait.
@@ -197,10 +203,10 @@ NEEDS = {
     "free": (WITH_BACKENDS, on_old_drivers()),
     "memory": (WITH_BACKENDS, on_old_drivers(), in_stream_order(FEW_ORDERED)),
     "query": (WITH_BACKENDS,),
-    "host": (WITH_BACKENDS,),
+    "host": (WITH_BACKENDS, registered()),
     "capture": (WITH_BACKENDS, in_stream_order(FEW_ORDERED)),
     "life": (WITH_BACKENDS, in_stream_order(FEW_ORDERED)),
-    "life_fork": (Needs(), in_stream_order(FEW_ORDERED)),
+    "life_fork": (Needs(), registered(), in_stream_order(FEW_ORDERED)),
     "runtime_static": (WITH_BACKENDS, in_stream_order(FEW_ORDERED)),
     "runtime_shared*": (Needs(), in_stream_order(FEW_ORDERED)),
     "unpooled": (Needs(is_alone=True, configs=ONCE_EACH), in_stream_order(FEW_ORDERED, is_alone=True)),

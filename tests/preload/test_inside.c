@@ -16,10 +16,10 @@
 #define RUNTIME "SIMGPU_RUNTIME_GLOBAL=1"
 
 /* Sanitisers are slow. The pool types that are left out have no code of their own that these would check. */
-static const char *const pools[][5] = {
-	{RUNTIME, "GPUPOOL_POOL=split", "GPUPOOL_REUSE=completed", "GPUPOOL_LOG=off", NULL},
-	{RUNTIME, "GPUPOOL_POOL=split", "GPUPOOL_RECORD=rec.%p", "GPUPOOL_LOG=off", NULL},
-	{RUNTIME, "GPUPOOL_POOL=vmm", "GPUPOOL_LOG=off", NULL},
+static const char *const pools[][6] = {
+	{RUNTIME, "GPUPOOL_PINNED_THREADS=2", "GPUPOOL_POOL=split", "GPUPOOL_REUSE=completed", "GPUPOOL_LOG=off", NULL},
+	{RUNTIME, "GPUPOOL_PINNED_THREADS=2", "GPUPOOL_POOL=split", "GPUPOOL_RECORD=rec.%p", "GPUPOOL_LOG=off", NULL},
+	{RUNTIME, "GPUPOOL_PINNED_THREADS=2", "GPUPOOL_POOL=vmm", "GPUPOOL_LOG=off", NULL},
 };
 
 static const char *const scenarios[][3] = {

@@ -9,6 +9,8 @@
 
 #define THREADS "GPUPOOL_PINNED_THREADS=2"
 
+static const char *const on[] = {THREADS, NULL};
+
 static const char *const kinds[][4] = {
 	{"GPUPOOL_POOL=split", "GPUPOOL_LOG=off", THREADS, NULL},
 	{"GPUPOOL_POOL=none", "GPUPOOL_LOG=off", THREADS, NULL},
@@ -28,15 +30,13 @@ static const char *const scenarios[] = {"fork", "ends", "threads"};
 
 START_TEST(a_program_with_large_pinned_memory_behaves_as_without_the_library)
 {
-	static const char *const env[] = {THREADS, NULL};
-
-	play_same(&(struct play){.program = "app_pinned", .words = {scenarios[_i]}, .env = env});
+	play_same(&(struct play){.program = "app_pinned", .words = {scenarios[_i]}, .env = on});
 }
 END_TEST
 
 START_TEST(memory_is_registered_during_a_capture_that_forbids_allocations)
 {
-	play_run(&(struct play){.program = "app_pinned", .words = {"captured"}, .preload = play_library});
+	play_run(&(struct play){.program = "app_pinned", .words = {"captured"}, .env = on, .preload = play_library});
 	ck_assert_int_eq(play_status, 0);
 	ck_assert_uint_ge(play_fact("cuMemHostRegister_v2"), 2);
 	ck_assert_uint_eq(play_fact("cuMemHostAlloc"), 0);
@@ -58,7 +58,7 @@ static void read_pinned(const char *name)
 
 START_TEST(memory_from_16_mib_on_is_registered_and_counted)
 {
-	play_same(&(struct play){.program = "app_pinned", .words = {"sizes"}, .at_pause = read_pinned});
+	play_same(&(struct play){.program = "app_pinned", .words = {"sizes"}, .env = on, .at_pause = read_pinned});
 	ck_assert_uint_eq(registrations, 3);
 	ck_assert_uint_eq(play_fact("cuMemHostRegister_v2"), 3);
 	ck_assert_uint_eq(play_fact("cuMemHostAlloc"), 1);
@@ -70,7 +70,7 @@ END_TEST
 
 START_TEST(registered_memory_is_counted_while_the_program_is_recorded)
 {
-	static const char *const env[] = {"GPUPOOL_RECORD=rec.%p", NULL};
+	static const char *const env[] = {THREADS, "GPUPOOL_RECORD=rec.%p", NULL};
 
 	play_same(&(struct play){.program = "app_pinned", .words = {"sizes"}, .env = env, .at_pause = read_pinned});
 	ck_assert_uint_eq(registrations, 3);
@@ -79,11 +79,12 @@ START_TEST(registered_memory_is_counted_while_the_program_is_recorded)
 END_TEST
 
 /* Registered memory would not be right there, or the user does not want it. */
-static const char *const unfit[][3] = {
+static const char *const unfit[][4] = {
 	{"GPUPOOL_PINNED_THREADS=0", NULL},
-	{"SIMGPU_DEVICES=2", "SIMGPU_LACKS=91,99", NULL},
-	{"SIMGPU_LACKS=91", NULL},
-	{"SIMGPU_LACKS=99", NULL},
+	{NULL}, /* the default */
+	{THREADS, "SIMGPU_DEVICES=2", "SIMGPU_LACKS=91,99", NULL},
+	{THREADS, "SIMGPU_LACKS=91", NULL},
+	{THREADS, "SIMGPU_LACKS=99", NULL},
 };
 
 START_TEST(memory_is_the_drivers_where_registered_memory_would_not_be_right)
@@ -108,7 +109,7 @@ static const char *const failing[][3] = {
 
 START_TEST(memory_that_cannot_be_registered_is_allocated_by_the_driver)
 {
-	const char *env[] = {"GPUPOOL_LOG=error", failing[_i][0], NULL};
+	const char *env[] = {THREADS, "GPUPOOL_LOG=error", failing[_i][0], NULL};
 
 	play_same(&(struct play){.program = "app_pinned", .words = {"faults"}, .env = env, .at_pause = read_pinned});
 	ck_assert_uint_eq(play_fact("cuMemHostAlloc"), 3);
@@ -121,7 +122,7 @@ END_TEST
 
 START_TEST(a_size_that_the_driver_has_refused_to_register_is_not_tried_again)
 {
-	static const char *const env[] = {"SIMGPU_FAULT=cuMemHostRegister_v2:2=2", NULL};
+	static const char *const env[] = {THREADS, "SIMGPU_FAULT=cuMemHostRegister_v2:2=2", NULL};
 
 	play_same(&(struct play){.program = "app_pinned", .words = {"sizes"}, .env = env, .at_pause = read_pinned});
 	/* One is registered, the next one is refused, and another one is larger than that. */
@@ -133,7 +134,7 @@ END_TEST
 
 START_TEST(registered_memory_goes_back_to_the_driver_when_a_limit_asks_for_it)
 {
-	static const char *const env[] = {"GPUPOOL_PINNED_LIMIT=48MiB", "GPUPOOL_LOG=off", NULL};
+	static const char *const env[] = {THREADS, "GPUPOOL_PINNED_LIMIT=48MiB", "GPUPOOL_LOG=off", NULL};
 
 	play_run(&(struct play){.program = "app_pinned",
 		.words = {"limits"},
@@ -154,7 +155,7 @@ START_TEST(large_pinned_memory_is_resident_unless_the_driver_allocates_it)
 {
 	static const char *const env[] = {"GPUPOOL_PINNED_THREADS=0", NULL};
 
-	play_run(&(struct play){.program = "app_pinned", .words = {"resident"}, .preload = play_library});
+	play_run(&(struct play){.program = "app_pinned", .words = {"resident"}, .env = on, .preload = play_library});
 	ck_assert_uint_ge(play_fact("resident"), 60);
 	play_run(&(struct play){.program = "app_pinned", .words = {"resident"}, .env = env, .preload = play_library});
 	ck_assert_uint_le(play_fact("resident"), 20);
