@@ -29,6 +29,7 @@
 #include "shim/debug/debug.h"
 #include "shim/driver/driver_table.h"
 #include "shim/ipc/ipc.h"
+#include "shim/oom/oom_json.h"
 #include "shim/record/record.h"
 #include "shim/trace/alloc_info.h"
 #include "shim/usage/counter_page.h"
@@ -176,6 +177,7 @@ static void start(void)
 	gp_frameworks_start();
 	gp_exit_report_start(gp_state.config.report);
 	gp_own_summary_start();
+	gp_oom_labels_start();
 	start_socket();
 	if (gp_state.config.pool == GP_CONFIG_POOL_VMM && gp_state_kind() != GP_KIND_VMM)
 		gp_log(GP_LOG_WARN,

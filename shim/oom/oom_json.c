@@ -6,14 +6,19 @@
 #include "oom_json.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <unistd.h>
 
+#include "common/config.h"
 #include "common/file.h"
+#include "common/job.h"
 #include "oom_cause.h"
 #include "shim/base/clock.h"
 #include "shim/trace/alloc_info.h"
 #include "shim/trace/stack_json.h"
 #include "shim/usage/round_json.h"
+
+enum { LABELS_MAX = 8 };
 
 static const char *kind_text(enum gp_oom_what what)
 {
@@ -131,6 +136,35 @@ static void write_last(struct gp_json *out, struct gp_stack_json *stacks, const 
 	gp_json_object_end(out);
 }
 
+/*
+ * What the process belongs to, in the order of gp_job_labels; "": unknown. Read once: another thread may change the
+ * environment while this one runs out of memory.
+ */
+static char labels[LABELS_MAX][64];
+
+static const char *find_variable(const void *unused, const char *name)
+{
+	return gp_config_variable(name);
+}
+
+void gp_oom_labels_start(void)
+{
+	for (int i = 0; i < LABELS_MAX && gp_job_labels[i]; i++) {
+		const char *value = gp_job_value(gp_job_labels[i], find_variable, NULL);
+
+		snprintf(labels[i], sizeof(labels[i]), "%s", value ? value : "");
+	}
+}
+
+static void write_labels(struct gp_json *out)
+{
+	gp_json_object_begin(out, "labels");
+	for (int i = 0; i < LABELS_MAX && gp_job_labels[i]; i++)
+		if (*labels[i])
+			gp_json_string(out, gp_job_labels[i], labels[i]);
+	gp_json_object_end(out);
+}
+
 static void write_answer(struct gp_json *out, struct gp_stack_json *stacks, const struct gp_oom *oom)
 {
 	char command[1024];
@@ -139,6 +173,7 @@ static void write_answer(struct gp_json *out, struct gp_stack_json *stacks, cons
 	gp_ctl_answer_begin(out, GP_CTL_oom);
 	gp_json_i64(out, "pid", getpid());
 	gp_json_string(out, "command", command);
+	write_labels(out);
 	gp_json_string(out, "version", GPUPOOL_VERSION);
 	gp_json_u64(out, "n_ooms", oom->n);
 	if (oom->n)

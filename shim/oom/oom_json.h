@@ -6,6 +6,9 @@
 
 #include "oom.h"
 
+/* Reads the labels of the process (common/job.def) for its reports. */
+void gp_oom_labels_start(void);
+
 /* Writes the answer about this error. Returns 0 or -ENOMEM. No lock may be held. */
 int gp_oom_write(struct gp_json *out, const struct gp_oom *oom);
 

@@ -89,6 +89,20 @@ START_TEST(an_out_of_memory_report_can_be_read_after_its_process_has_ended)
 }
 END_TEST
 
+START_TEST(a_saved_report_is_found_by_the_job_that_its_process_belonged_to)
+{
+	const char *const env[] = {"GPUPOOL_LIMIT=200MiB", "GPUPOOL_OOM_FILE=AUTO", "SLURM_JOB_ID=8812", "SLURM_PROCID=3",
+		"POD_NAME=\"\n", NULL};
+
+	play("app_short", "leak", env);
+	ck_assert_int_eq(run_stat("oom --job=8812 --json"), 0);
+	check_in(output, "\"labels\":{\"job\":\"8812\",\"rank\":\"3\",\"pod\":\"\\\"\\n\"},");
+	ck_assert_int_eq(run_stat("oom --job=8812"), 0);
+	check_in(output, " has ended: ");
+	ck_assert_int_eq(run_stat("oom --job=881"), 3);
+}
+END_TEST
+
 START_TEST(the_saved_report_is_of_the_last_out_of_memory_and_names_call_sites)
 {
 	const char *const env[] = {"GPUPOOL_LIMIT=256MiB", "GPUPOOL_PINNED_LIMIT=16MiB", "GPUPOOL_STACKS=8", NULL};
@@ -231,6 +245,7 @@ END_TEST
 static void add(TCase *tc)
 {
 	tcase_add_test(tc, an_out_of_memory_report_can_be_read_after_its_process_has_ended);
+	tcase_add_test(tc, a_saved_report_is_found_by_the_job_that_its_process_belonged_to);
 	tcase_add_test(tc, the_saved_report_is_of_the_last_out_of_memory_and_names_call_sites);
 	tcase_add_test(tc, GPUPOOL_OOM_FILE_names_the_report_file_or_switches_it_off);
 	tcase_add_loop_test(tc, message_screen_and_recording_agree_about_an_out_of_memory, 0, 2);

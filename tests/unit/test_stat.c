@@ -615,7 +615,7 @@ static const struct {
 #define EXAMPLE_take_text    "1"
 #define EXAMPLE_take_blocks  "1"
 #define EXAMPLE_take_device  "1"
-#define EXAMPLE_take_by      "site"
+#define EXAMPLE_take_job     "1"
 #define EXAMPLE_take_at      "peak"
 #define EXAMPLE_take_min     "1"
 #define EXAMPLE_take_older   "1"

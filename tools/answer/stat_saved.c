@@ -132,18 +132,31 @@ static bool is_running(const struct stat_process *process)
 	       start_ticks == process->start_ticks;
 }
 
+const char *stat_saved_job(const json_t *reply)
+{
+	const char *job = json_string_value(json_object_get(json_object_get(reply, "labels"), "job"));
+
+	return job ? job : "";
+}
+
+/* The reports that are looked for: of a process or, if pid is 0, of a job or, if job is NULL, of all ended processes. */
+struct wanted {
+	pid_t pid;
+	const char *job;
+};
+
 /* Reads a report. Returns false if it is not one that is looked for, or cannot be read. */
-static bool read_report(
-	struct stat_saved *saved, const struct stat_survey *survey, size_t dir, const char *name, pid_t pid)
+static bool read_report(struct stat_saved *saved, const struct stat_survey *survey, size_t dir, const char *name,
+	const struct wanted *wanted)
 {
 	struct stat_process process = {.dir = dir, .uid = survey->dirs[dir].uid, .client.fd = -1};
 	char error[STAT_ERROR_MAX], *text;
 	struct stat st;
 
-	if (!gp_oom_name_parse(name, &process.pid, &process.start_ticks) || (pid && process.pid != pid))
+	if (!gp_oom_name_parse(name, &process.pid, &process.start_ticks) || (wanted->pid && process.pid != wanted->pid))
 		return false;
 	*saved = (struct stat_saved){.is_running = is_running(&process)};
-	if (!pid && saved->is_running)
+	if (!wanted->pid && !wanted->job && saved->is_running)
 		return false;
 	text = read_in(&survey->dirs[dir], name, &st);
 	if (!text)
@@ -153,10 +166,15 @@ static bool read_report(
 	free(text);
 	saved->process = process;
 	saved->written = st.st_mtime;
+	if (process.reply && wanted->job && strcmp(stat_saved_job(process.reply), wanted->job) != 0) {
+		json_decref(process.reply);
+		return false;
+	}
 	return process.reply != NULL;
 }
 
-static void read_reports_in(struct stat_saved *list, size_t *n, const struct stat_survey *survey, size_t dir, pid_t pid)
+static void read_reports_in(struct stat_saved *list, size_t *n, const struct stat_survey *survey, size_t dir,
+	const struct wanted *wanted)
 {
 	int fd = openat(survey->dirs[dir].fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *entries = fd < 0 ? NULL : fdopendir(fd);
@@ -168,7 +186,7 @@ static void read_reports_in(struct stat_saved *list, size_t *n, const struct sta
 		return;
 	}
 	for (int i = 0; i < ENTRIES_MAX && *n < SAVED_MAX && (entry = readdir(entries)); i++)
-		*n += read_report(&list[*n], survey, dir, entry->d_name, pid);
+		*n += read_report(&list[*n], survey, dir, entry->d_name, wanted);
 	closedir(entries);
 }
 
@@ -183,7 +201,7 @@ static int compare(const void *a, const void *b)
 	       (one->process.start_ticks > other->process.start_ticks);
 }
 
-size_t stat_saved_find(struct stat_survey *survey, pid_t pid, struct stat_saved **ret_list)
+static size_t find(struct stat_survey *survey, const struct wanted *wanted, struct stat_saved **ret_list)
 {
 	struct stat_saved *list = stat_alloc(calloc(SAVED_MAX, sizeof(*list)));
 	size_t n = 0;
@@ -193,14 +211,29 @@ size_t stat_saved_find(struct stat_survey *survey, pid_t pid, struct stat_saved 
 
 		if (dir->is_abstract || stat_dir_open(dir))
 			continue;
-		read_reports_in(list, &n, survey, i, pid);
+		read_reports_in(list, &n, survey, i, wanted);
 		close(dir->fd);
 		dir->fd = -1;
 	}
 	if (n)
 		qsort(list, n, sizeof(*list), compare);
-	for (; pid && n > 1; n--)
-		json_decref(list[n - 1].process.reply);
 	*ret_list = list;
 	return n;
+}
+
+size_t stat_saved_find(struct stat_survey *survey, pid_t pid, struct stat_saved **ret_list)
+{
+	const struct wanted wanted = {.pid = pid};
+	size_t n = find(survey, &wanted, ret_list);
+
+	for (; pid && n > 1; n--)
+		json_decref((*ret_list)[n - 1].process.reply);
+	return n;
+}
+
+size_t stat_saved_find_job(struct stat_survey *survey, const char *job, struct stat_saved **ret_list)
+{
+	const struct wanted wanted = {.job = job};
+
+	return find(survey, &wanted, ret_list);
 }

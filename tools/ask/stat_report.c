@@ -72,13 +72,14 @@ static json_t *make_errors(const struct stat_survey *survey, const struct stat_o
 	return errors;
 }
 
-static void print_list(const struct stat_survey *survey, const char *name, json_t *processes, json_t *errors)
+static void print_list(
+	const struct stat_survey *survey, const char *name, const char *member, json_t *members, json_t *errors)
 {
 	char schema[GP_CTL_SCHEMA_MAX], why[STAT_ERROR_MAX];
 	json_t *list;
 
 	snprintf(schema, sizeof(schema), "gpupool.%s/%u", name, stat_schema_version(name));
-	list = stat_alloc(json_pack("{s:s, s:o, s:o}", "schema", schema, "processes", processes, "errors", errors));
+	list = stat_alloc(json_pack("{s:s, s:o, s:o}", "schema", schema, member, members, "errors", errors));
 	if (stat_survey_is_incomplete(survey, why))
 		json_object_set_new(list, "incomplete", json_string(why));
 	stat_report_print(list);
@@ -107,7 +108,7 @@ void stat_report_json(const struct stat_survey *survey, const struct stat_option
 		json_array_append(replies, process->reply);
 	}
 	snprintf(list_name, sizeof(list_name), "%.16s-list", name);
-	print_list(survey, list_name, replies, make_errors(survey, options));
+	print_list(survey, list_name, "processes", replies, make_errors(survey, options));
 }
 
 static json_t *describe(const struct stat_survey *survey, const struct stat_process *process)
@@ -136,7 +137,12 @@ void stat_report_list_json(const struct stat_survey *survey)
 	for (size_t i = 0; i < survey->n_processes; i++)
 		if (survey->processes[i].reply)
 			json_array_append_new(processes, describe(survey, &survey->processes[i]));
-	print_list(survey, "list", processes, make_errors(survey, NULL));
+	stat_report_list(survey, "list", "processes", processes);
+}
+
+void stat_report_list(const struct stat_survey *survey, const char *name, const char *member, json_t *members)
+{
+	print_list(survey, name, member, members, make_errors(survey, NULL));
 }
 
 void stat_report_commands(const struct stat_survey *survey)

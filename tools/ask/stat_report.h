@@ -22,6 +22,9 @@ void stat_report_print(const json_t *value);
 /* Prints "gpupool.list/2", from answers to "status". */
 void stat_report_list_json(const struct stat_survey *survey);
 
+/* Prints "gpupool.NAME/VERSION" with a list of members, which it releases, and the processes that gave no answer. */
+void stat_report_list(const struct stat_survey *survey, const char *name, const char *member, json_t *members);
+
 /* Reports on stderr if not all processes were asked. */
 void stat_report_incomplete(const struct stat_survey *survey);
 

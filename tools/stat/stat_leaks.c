@@ -286,7 +286,12 @@ enum stat_exit stat_leaks_run(const struct stat_command *command, const struct s
 {
 	enum stat_exit result = STAT_FAILED;
 	json_t *base = NULL;
+	enum stat_by unused;
 
+	if (!stat_by_parse(options->by, &unused)) {
+		stat_error("use site, library, size or age.", "--by: blocks cannot be grouped by '%s'.", options->by);
+		return STAT_USAGE;
+	}
 	if (options->from && !stat_command_check_once(command, options, "--from", STAT_FILE_IS_ONCE))
 		return STAT_USAGE;
 	if (options->diff)

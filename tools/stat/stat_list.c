@@ -14,6 +14,7 @@
 #include "tools/ask/stat_watch.h"
 #include "tools/text/stat_text.h"
 #include "stat_commands.h"
+#include "stat_list_by.h"
 #include "stat_query.h"
 
 enum { CELLS_MAX = 10 };
@@ -102,6 +103,36 @@ static enum stat_exit show_answers(void *arg, struct stat_survey *survey)
 	return stat_report_errors(survey, options);
 }
 
+static enum stat_exit show_groups(void *arg, struct stat_survey *survey)
+{
+	const struct stat_options *options = arg;
+	enum stat_list_by by;
+
+	(void)stat_list_by_parse(options->by, &by);
+	if (options->is_json)
+		stat_list_by_json(survey, by);
+	else
+		stat_list_by_show(survey, by);
+	return stat_report_errors(survey, options);
+}
+
+/* Checks the value of --by, and that nothing else chooses what the list shows. */
+static bool check_by(const struct stat_options *options)
+{
+	enum stat_list_by unused;
+
+	if (!stat_list_by_parse(options->by, &unused))
+		stat_error("use job, user or pod.", "--by: processes cannot be grouped by '%s'.", options->by);
+	else if (options->is_quiet || options->query || options->format)
+		stat_error("leave out one of them.", "list takes either --by or %s.",
+			options->is_quiet ? "-q"
+			: options->query  ? "--query"
+					  : "--format");
+	else
+		return true;
+	return false;
+}
+
 enum stat_exit stat_list_run(const struct stat_command *command, const struct stat_options *options)
 {
 	struct stat_question question = stat_command_question(command, options, "status\n");
@@ -109,6 +140,8 @@ enum stat_exit stat_list_run(const struct stat_command *command, const struct st
 
 	question.schema = "status";
 	question.keeps = STAT_KEEPS_BEFORE;
+	if (options->by)
+		return check_by(options) ? stat_watch(&question, options, show_groups, &shown) : STAT_USAGE;
 	if (options->query || options->format)
 		return stat_query_run(&question, options, STAT_QUERY_PROCESSES);
 	if (options->is_quiet)

@@ -18,6 +18,7 @@
 #include "tools/ask/stat_watch.h"
 #include "tools/text/stat_text.h"
 #include "stat_list.h"
+#include "stat_oom_job.h"
 #include "stat_show.h"
 
 enum { STATUS_MAX = 1 << 20 };
@@ -329,8 +330,7 @@ static void deinit_answers(struct answers *answers)
 	free(answers->saved);
 }
 
-/* Prints "pid 7 has ended: python train.py". */
-static void show_saved_title(const struct stat_saved *saved)
+void stat_oom_title(const struct stat_saved *saved)
 {
 	char command[256], clean[256];
 
@@ -349,7 +349,7 @@ static void show_text(const struct answers *answers, const struct shown *shown)
 	for (size_t i = answers->n_asked; i < answers->all.n_processes; i++) {
 		if (i)
 			putchar('\n');
-		show_saved_title(&answers->saved[i - answers->n_asked]);
+		stat_oom_title(&answers->saved[i - answers->n_asked]);
 		stat_oom_show(&answers->all.processes[i], shown->options);
 	}
 }
@@ -397,6 +397,8 @@ static enum stat_exit show_answers(void *arg, struct stat_survey *survey)
 	struct answers answers;
 	enum stat_exit result;
 
+	if (options->job)
+		return stat_oom_job_show(survey, shown->command, options);
 	init_answers(&answers, survey, options);
 	if (options->is_json)
 		stat_report_json(&answers.all, options, shown->command->name);
@@ -435,6 +437,10 @@ enum stat_exit stat_oom_run(const struct stat_command *command, const struct sta
 	struct stat_question question = stat_command_question(command, options, "oom\n");
 	struct shown shown = {command, options};
 
+	if (options->job && (options->file || options->n_pids)) {
+		stat_error("leave out one of them.", "oom takes either --job or process ids or a file.");
+		return STAT_USAGE;
+	}
 	if (options->file)
 		return run_saved(command, options);
 	return stat_watch(&question, options, show_answers, &shown);

@@ -12,7 +12,6 @@
 
 #include "common/nearest.h"
 #include "common/size.h"
-#include "tools/answer/stat_group.h"
 #include "tools/replay/replay_holders.h"
 #include "tools/text/stat_number.h"
 #include "tools/text/stat_say.h"
@@ -73,14 +72,12 @@ static bool take_device(void *member, const char *text)
 	return false;
 }
 
-static bool take_by(void *member, const char *text)
+static bool take_job(void *member, const char *text)
 {
-	enum stat_by unused;
-
 	*(const char **)member = text;
-	if (stat_by_parse(text, &unused))
+	if (*text)
 		return true;
-	stat_error("use site, library, size or age.", "--by: blocks cannot be grouped by '%s'.", text);
+	stat_error("as in: --job=8812", "--job: '' is not the name of a job.");
 	return false;
 }
 
