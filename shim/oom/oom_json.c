@@ -137,8 +137,8 @@ static void write_last(struct gp_json *out, struct gp_stack_json *stacks, const 
 }
 
 /*
- * What the process belongs to, in the order of gp_job_labels; "": unknown. Read once: another thread may change the
- * environment while this one runs out of memory.
+ * The job, rank and so on of the process, in the order of gp_job_labels; "": unknown. They are read once, because
+ * another thread may change the environment while this one runs out of memory.
  */
 static char labels[LABELS_MAX][64];
 

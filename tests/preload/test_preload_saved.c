@@ -91,8 +91,8 @@ END_TEST
 
 START_TEST(a_saved_report_is_found_by_the_job_that_its_process_belonged_to)
 {
-	const char *const env[] = {"GPUPOOL_LIMIT=200MiB", "GPUPOOL_OOM_FILE=AUTO", "SLURM_JOB_ID=8812", "SLURM_PROCID=3",
-		"POD_NAME=\"\n", NULL};
+	const char *const env[] = {"GPUPOOL_LIMIT=200MiB", "GPUPOOL_OOM_FILE=AUTO", "SLURM_JOB_ID=8812",
+		"SLURM_PROCID=3", "POD_NAME=\"\n", NULL};
 
 	play("app_short", "leak", env);
 	ck_assert_int_eq(run_stat("oom --job=8812 --json"), 0);

@@ -217,6 +217,60 @@ def a_report_that_cannot_be_written_is_an_error():
     readers.stat(STAT, "report", "999999999", expected=3)
 
 
+def report_several(sources, name, *words, expected=0):
+    out = path(name + ".html")
+    readers.stat(STAT, "report", *sources, "-o", out, *words, expected=expected)
+    return out
+
+
+def several_recordings_are_one_page_with_the_memories_of_each():
+    made, limited = make_recording(), make_limited_recording()
+    page = load(report_several([made, limited], "both"))
+    facts = facts_of(page)
+    assert (facts["title"], facts["source"], facts["n_events"]) == ("2 recordings", "recordings", 0)
+    names = [made + ": device 0", made + ": pinned memory", limited + ": device 0"]
+    assert [memory["name"] for memory in facts["memories"]] == [figure["name"] for figure in facts["figures"]] == names
+    numbers = [memory["number"] for memory in facts["memories"]]
+    assert numbers == [figure["number"] for figure in facts["figures"]] and len(set(numbers)) == 3
+    alone = [facts_of(load(report(source, "alone"))) for source in (made, limited)]
+    assert facts["duration_ns"] == max(one["duration_ns"] for one in alone)
+    assert facts["refused"] == [dict(moment, memory=numbers[2 * nth]) for nth, one in enumerate(alone) for moment in one["refused"]]
+    assert [memory["peak_used_bytes"] for memory in facts["memories"]] == [
+        memory["peak_used_bytes"] for one in alone for memory in one["memories"]]
+    assert [episode["memory"] for episode in facts["episodes"]] == [names[0]] * 3 + [names[2]] * len(alone[1]["episodes"])
+    assert facts["oom"].startswith(made + ": ") and not page.external
+
+
+def a_report_of_several_files_takes_only_recordings():
+    made, leaks = make_recording(), path("leaks.json")
+    pathlib.Path(leaks).write_text(json.dumps(LEAKS))
+    for other in TRACES + "/cupy.txt.gz", leaks, "999999999":
+        file = report_several([made, other], "refused", expected=3 if other.isdigit() else 2)
+        assert not os.path.exists(file)
+    report_several([made, path("none")], "refused", expected=1)
+    for words in ("-n", "5"), ("--at=peak",), ("--device=0",), ("--pinned",):
+        report_several([made, made], "refused", *words, expected=2)
+    report_several([made] * 257, "refused", expected=2)
+    before = pathlib.Path(made).read_bytes()
+    readers.stat(STAT, "report", make_limited_recording(), made, "-o", made, expected=1)
+    assert pathlib.Path(made).read_bytes() == before
+
+
+def a_damaged_recording_among_several_is_shown_up_to_its_damage():
+    made, cut = make_recording(), path("cut.rec")
+    pathlib.Path(cut).write_bytes(pathlib.Path(make_limited_recording()).read_bytes()[:-9] + b"\xff" * 20)
+    facts = facts_of(load(report_several([cut, made], "damaged", expected=1)))
+    assert len(facts["memories"]) == 3
+    assert any(note.startswith(cut + ": The recording is incomplete: ") for note in facts["notes"]), facts["notes"]
+
+
+def a_hostile_name_of_a_recording_cannot_break_out_of_its_markup():
+    hostile = path("<!--<b>\u202e.rec")
+    pathlib.Path(hostile).write_bytes(pathlib.Path(make_recording()).read_bytes())
+    text = pathlib.Path(report_several([hostile, make_recording()], "named")).read_text(encoding="utf-8")
+    assert "<b>" not in text and "\u202e" not in text and "\\u202e" not in text
+
+
 def draw(file, link=""):
     """Opens the page in a browser; returns its labels and its text after drawing."""
     if SANITIZER != "none":
@@ -285,6 +339,17 @@ def a_browser_shows_no_event_before_the_first_with_a_map():
         assert re.search(r"after event \d+ of 40, ", text), text
 
 
+def a_browser_draws_a_timeline_for_each_of_several_recordings():
+    file = report_several([make_recording(), make_limited_recording()], "several")
+    labels, text = draw(file, "#memory=%d" % facts_of(load(file))["memories"][2]["number"])
+    drawn = re.findall(r'<canvas class="small"[^>]*aria-label="[^"]*: (device 0|pinned memory): at most ([^"]*)"', text)
+    assert drawn == [("device 0", "52.0 MiB used, 60.0 MiB total"), ("pinned memory", "1.00 MiB used, 1.00 MiB total"),
+                     ("device 0", "60.0 MiB used, 60.0 MiB total")], text[-3000:]
+    assert "map" not in labels and '<section id="layout" hidden' in text
+    assert labels["curve"].split(": ")[-1].startswith("at most 60.0 MiB used"), labels
+    assert figures_in(text)["Out-of-memory errors"][0] == "4", figures_in(text)
+
+
 def a_browser_draws_call_sites_and_escapes_their_names():
     leaks = path("leaks.json")
     pathlib.Path(leaks).write_text(json.dumps(LEAKS))
@@ -330,6 +395,11 @@ readers.main([
     a_limited_report_has_the_last_events_and_the_state_before_them,
     a_hostile_name_cannot_break_out_of_its_markup,
     a_report_that_cannot_be_written_is_an_error,
+    several_recordings_are_one_page_with_the_memories_of_each,
+    a_report_of_several_files_takes_only_recordings,
+    a_damaged_recording_among_several_is_shown_up_to_its_damage,
+    a_hostile_name_of_a_recording_cannot_break_out_of_its_markup,
+    a_browser_draws_a_timeline_for_each_of_several_recordings,
     a_browser_draws_the_limit_and_the_call_sites_of_a_recording,
     a_browser_draws_a_recording_at_every_event,
     a_browser_opens_a_report_at_a_failure_or_at_the_peak,

@@ -91,7 +91,7 @@ START_TEST(list_by_pod_has_the_namespace_and_keeps_the_end_of_a_long_name)
 	ck_assert_int_eq(STAT("list", "--by=pod"), 0);
 	check_line("research/train-0  ", "0           1 ");
 	check_line("..-longer-than-any-column-of-the-table-0  ", "0           1 ");
-	/* A namespace without a pod is no group. */
+	/* The third process names a namespace and no pod. */
 	check_line("-     ", "0           1 ");
 }
 END_TEST
@@ -110,8 +110,10 @@ START_TEST(json_of_groups_has_their_processes_and_devices)
 	ck_assert_str_eq(json_string_value(json_object_get(group, "job")), "8812");
 	ck_assert_int_eq(json_integer_value(json_object_get(group, "uid")), geteuid());
 	ck_assert_uint_eq(json_array_size(json_object_get(group, "pids")), 2);
-	ck_assert_int_eq(json_integer_value(json_array_get(json_object_get(group, "pids"), 0)), one < other ? one : other);
-	ck_assert_int_eq(json_integer_value(json_array_get(json_object_get(group, "pids"), 1)), one < other ? other : one);
+	ck_assert_int_eq(
+		json_integer_value(json_array_get(json_object_get(group, "pids"), 0)), one < other ? one : other);
+	ck_assert_int_eq(
+		json_integer_value(json_array_get(json_object_get(group, "pids"), 1)), one < other ? other : one);
 	device = json_array_get(json_object_get(group, "devices"), 0);
 	ck_assert_int_eq(json_integer_value(json_object_get(device, "n_processes")), 2);
 	ck_assert_int_eq(json_integer_value(json_object_get(device, "used_bytes")), 2 * 805306368LL);
@@ -125,14 +127,14 @@ START_TEST(json_of_groups_has_their_processes_and_devices)
 }
 END_TEST
 
-#define DEVICE(index, uuid, used, total)                                                                         \
+#define DEVICE(index, uuid, used, total)                                                                          \
 	"{\"index\":" #index ",\"uuid\":\"GPU-" #uuid "-0\",\"used_bytes\":" #used ",\"cached_bytes\":1048576,\"" \
 	"total_bytes\":" #total "}"
 #define STATUS_OF(command, devices) \
 	"{\"schema\":\"gpupool.status/2\",\"command\":\"" command "\",\"devices\":[" devices "]}"
 
 /* Each rank may see its own device as device 0, and two ranks may number the same device differently. */
-START_TEST(devices_of_a_group_are_told_apart_by_their_uuids)
+START_TEST(devices_of_a_group_are_distinguished_by_their_uuids)
 {
 	peer_start(PEER_ANSWERS, STATUS_OF("one", DEVICE(0, 11111111, 1048576, 2097152)));
 	peer_start(PEER_ANSWERS, STATUS_OF("two", DEVICE(1, 11111111, 2097152, 4194304)));
@@ -149,7 +151,10 @@ END_TEST
 
 START_TEST(control_characters_in_a_job_never_reach_the_terminal)
 {
-	start("\033[2J8812", NULL, "\xe2\x80\xae" "pod", "\177");
+	start("\033[2J8812", NULL,
+		"\xe2\x80\xae"
+		"pod",
+		"\177");
 	ck_assert_int_eq(STAT("list", "--by=job"), 0);
 	check_line("?[2J8812  ", " 1 ");
 	ck_assert_int_eq(STAT("list", "--by=pod"), 0);
@@ -297,7 +302,7 @@ static void add(TCase *tc)
 	tcase_add_test(tc, list_by_user_has_one_row_for_each_device_of_a_user);
 	tcase_add_test(tc, list_by_pod_has_the_namespace_and_keeps_the_end_of_a_long_name);
 	tcase_add_test(tc, json_of_groups_has_their_processes_and_devices);
-	tcase_add_test(tc, devices_of_a_group_are_told_apart_by_their_uuids);
+	tcase_add_test(tc, devices_of_a_group_are_distinguished_by_their_uuids);
 	tcase_add_test(tc, control_characters_in_a_job_never_reach_the_terminal);
 	tcase_add_loop_test(tc, a_malformed_view_by_job_is_refused_with_advice, 0, LENGTH(mistakes));
 	tcase_add_test(tc, list_by_job_without_processes_says_so);

@@ -139,7 +139,7 @@ const char *stat_saved_job(const json_t *reply)
 	return job ? job : "";
 }
 
-/* The reports that are looked for: of a process or, if pid is 0, of a job or, if job is NULL, of all ended processes. */
+/* The reports to find: of a process or, if pid is 0, of a job or, if job is NULL, of all ended processes. */
 struct wanted {
 	pid_t pid;
 	const char *job;
@@ -173,8 +173,8 @@ static bool read_report(struct stat_saved *saved, const struct stat_survey *surv
 	return process.reply != NULL;
 }
 
-static void read_reports_in(struct stat_saved *list, size_t *n, const struct stat_survey *survey, size_t dir,
-	const struct wanted *wanted)
+static void read_reports_in(
+	struct stat_saved *list, size_t *n, const struct stat_survey *survey, size_t dir, const struct wanted *wanted)
 {
 	int fd = openat(survey->dirs[dir].fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *entries = fd < 0 ? NULL : fdopendir(fd);

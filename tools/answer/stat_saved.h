@@ -28,8 +28,8 @@ struct stat_saved {
 size_t stat_saved_find(struct stat_survey *survey, pid_t pid, struct stat_saved **ret_list);
 
 /*
- * Finds the reports of all processes of a job, also of those that have not ended, the newest first. The same process may
- * also answer. Returns their number. The caller frees the list.
+ * Finds the reports of all processes of a job, also of those that have not ended, the newest first. The same process
+ * may also answer. Returns their number. The caller frees the list.
  */
 size_t stat_saved_find_job(struct stat_survey *survey, const char *job, struct stat_saved **ret_list);
 

@@ -11,6 +11,7 @@
 enum stat_operands {
 	STAT_OPERAND_PIDS,      /* up to max_pids process ids */
 	STAT_OPERAND_FILE,      /* one file or, if the synopsis says so, a process id that the command parses itself */
+	STAT_OPERAND_FILES,     /* the same, or several files */
 	STAT_OPERAND_PIDS_FILE, /* process ids, or one file */
 	STAT_OPERAND_PID_WORDS, /* a process id, and up to STAT_WORDS_MAX words */
 	STAT_OPERAND_COMMAND,   /* the name of a command, or nothing */

@@ -14,7 +14,9 @@ enum { STAT_WORDS_MAX = 3 };
 struct stat_options {
 	const pid_t *pids;
 	size_t n_pids;
-	const char *file;                  /* of commands that read a file: its name, as typed */
+	const char *file;   /* of commands that read a file: its name, as typed */
+	char *const *files; /* of commands that read several: all names */
+	size_t n_files;
 	const char *words[STAT_WORDS_MAX]; /* of commands with a verb: the words beside the process id */
 	size_t n_words;
 	bool is_overview; /* neither a command nor a process was named */

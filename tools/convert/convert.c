@@ -49,6 +49,14 @@ static bool is_same_file(const char *one, const char *other)
 	return stat(one, &a) == 0 && stat(other, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
+bool convert_check_output(const char *input, const char *output)
+{
+	if (!is_same_file(input, output))
+		return true;
+	stat_error("name another file with -o.", "refusing to overwrite %s: it is the input.", output);
+	return false;
+}
+
 FILE *convert_open(const struct stat_source *source, const char *path, bool is_binary)
 {
 	FILE *out;
@@ -59,10 +67,8 @@ FILE *convert_open(const struct stat_source *source, const char *path, bool is_b
 	}
 	if (!path)
 		return stdout;
-	if (source->kind != STAT_SOURCE_PROCESS && is_same_file(source->name, path)) {
-		stat_error("name another file with -o.", "refusing to overwrite %s: it is the input.", path);
+	if (source->kind != STAT_SOURCE_PROCESS && !convert_check_output(source->name, path))
 		return NULL;
-	}
 	out = stat_output_open(path);
 	if (!out)
 		stat_error(NULL, "cannot write %s: %s.", path, strerror(errno));

@@ -17,6 +17,9 @@ enum stat_exit convert_command(const struct stat_command *command, const struct 
  */
 FILE *convert_open(const struct stat_source *source, const char *path, bool is_binary);
 
+/* Returns false after a message if the output would overwrite this input. */
+bool convert_check_output(const char *input, const char *output);
+
 /*
  * Closes the output. Returns STAT_OK if everything was written, after a message with the size unless it went to stdout.
  * Otherwise an existing file keeps its old contents, and a new file is removed.

@@ -1,42 +1,20 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/*
- * Writes the page: the first part of report.html, two blocks of data, the last part. The blocks are the packed events,
- * and all other facts as JSON, in which '<' is escaped so that no text can end the block.
- */
-
 #include "report.h"
 
-#include <report_page.h> /* made by embed.py */
 #include <stdlib.h>
 #include <string.h>
 
 #include "tools/answer/stat_sites.h"
 #include "tools/convert/convert.h"
 #include "tools/text/stat_name.h"
+#include "report_page.h"
 #include "report_process.h"
 #include "report_recording.h"
+#include "report_several.h"
 
 enum { EVENTS_DEFAULT = 1000000 };
-
-static void put_facts(FILE *out, const json_t *facts)
-{
-	char *text = stat_alloc(json_dumps(facts, JSON_COMPACT | JSON_ENSURE_ASCII));
-
-	fputs("<script type=\"application/json\" id=\"facts\">", out);
-	for (const char *part = text;; part++) {
-		size_t length = strcspn(part, "<");
-
-		fwrite(part, 1, length, out);
-		part += length;
-		if (!*part)
-			break;
-		fputs("\\u003c", out);
-	}
-	fputs("</script>\n", out);
-	free(text);
-}
 
 static json_t *make_site(const struct stat_site *site)
 {
@@ -75,36 +53,25 @@ static json_t *new_facts(const struct stat_source *source)
 
 	stat_source_describe(source, title, sizeof(title));
 	stat_clean(clean, sizeof(clean), title);
-	return stat_alloc(json_pack("{s:s, s:s, s:s, s:s, s:[], s:[], s:[], s:[], s:I}", "schema", "gpupool.report/1",
-		"title", clean, "source", kinds[source->kind], "summary", "call sites that hold memory", "notes",
-		"memories", "figures", "refused", "duration_ns", (json_int_t)0));
+	return report_page_facts(clean, kinds[source->kind], "call sites that hold memory");
 }
 
 enum stat_exit report_write(FILE *out, const struct stat_source *source, uint64_t n_max)
 {
 	json_t *facts = new_facts(source);
 	struct report_events events;
-	enum stat_exit result = STAT_OK;
+	enum stat_exit result = STAT_OK, written;
 
-	fwrite(page_head, 1, sizeof(page_head), out);
-	fputs("<script type=\"text/plain\" id=\"events\">", out);
-	report_events_begin(&events, out);
+	report_page_begin(out, &events);
 	if (source->kind == STAT_SOURCE_RECORDING)
 		result = report_recording(&events, facts, source, n_max == UINT64_MAX ? EVENTS_DEFAULT : n_max);
 	if (source->leaks)
 		add_sites(facts, source);
 	if (source->kind == STAT_SOURCE_PROCESS)
 		result = report_process(&events, facts, source);
-	if (!report_events_end(&events) && result == STAT_OK) {
-		stat_error(NULL, "cannot compress the report: zlib failed.");
-		result = STAT_FAILED;
-	}
-	fputs("</script>\n", out);
-	json_object_set_new(facts, "n_events", json_integer((json_int_t)events.n));
-	put_facts(out, facts);
-	fwrite(page_tail, 1, sizeof(page_tail), out);
+	written = report_page_end(out, &events, facts);
 	json_decref(facts);
-	return result;
+	return result == STAT_OK ? written : result;
 }
 
 /* Finds the memory that a recording's program held at the moment that the user has chosen. */
@@ -123,9 +90,12 @@ static enum stat_exit hold(struct stat_source *source, const struct stat_options
 enum stat_exit report_command(const struct stat_command *command, const struct stat_options *options)
 {
 	struct stat_source source;
-	enum stat_exit result = stat_source_open(&source, options);
+	enum stat_exit result;
 	FILE *out;
 
+	if (options->n_files > 1)
+		return report_several(options);
+	result = stat_source_open(&source, options);
 	if (result != STAT_OK)
 		return result;
 	result = hold(&source, options);

@@ -108,6 +108,7 @@ function drawAll() {
 		drawMap();
 	if (flame.root)
 		drawFlame();
+	drawTimelines();
 }
 
 function choose(number) {
@@ -154,6 +155,7 @@ async function main() {
 		show('notes').textContent = facts.notes.join('\n');
 	showFigures();
 	showDevices();
+	showRecordings();
 	showSites();
 	showRounds();
 	if (memory) {

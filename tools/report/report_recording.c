@@ -18,7 +18,7 @@
 #include "report_failures.h"
 #include "report_figures.h"
 
-enum { PARTS = 4000 };
+enum { PARTS = 4000, PARTS_OF_SEVERAL = 1000 };
 
 struct first_walk {
 	struct samples samples;
@@ -151,14 +151,14 @@ static void add_note(json_t *facts, const char *format, ...)
 	json_array_append_new(json_object_get(facts, "notes"), json_string(text));
 }
 
-static void add_notes(json_t *facts, const struct replay_contents *c, uint64_t left_out)
+static void add_notes(json_t *facts, const struct replay_contents *c, uint64_t left_out, bool has_map)
 {
 	if (left_out)
 		add_note(facts, "The map shows the last events; %" PRIu64 " earlier events are only in the curves.",
 			left_out);
-	if (c->is_text)
+	if (has_map && c->is_text)
 		add_note(facts, "A trace has no times and no driver allocations: each block is shown as a segment.");
-	else if (c->kind == GP_KIND_VMM)
+	else if (has_map && c->kind == GP_KIND_VMM)
 		add_note(facts, "The pool type vmm maps memory in chunks: each block is shown as a segment.");
 	if (*c->damage)
 		add_note(facts, "The recording is incomplete: %s. The report shows all that comes before.", c->damage);
@@ -192,44 +192,55 @@ static int walk(const struct stat_source *source, struct history *h, char error[
 	return history_run(h, source->file, source->contents.n_events, error);
 }
 
-/* Makes both walks. Returns 0, or -1 with the reason in error. */
-static int walk_twice(struct report_events *events, json_t *facts, const struct stat_source *source, uint64_t n_max,
-	struct first_walk *first, char error[static REPLAY_ERROR_MAX])
+/* Makes the first walk. Returns 0, or -1 with the reason in error. */
+static int walk_first(
+	json_t *facts, const struct stat_source *source, struct first_walk *first, char error[static REPLAY_ERROR_MAX])
 {
 	struct history history = {.on_change = take_first, .arg = first};
-	struct second_walk second = {.events = events};
 	int r = walk(source, &history, error);
 
 	samples_end(&first->samples);
 	add_memories(facts, first, &history);
 	report_failures_add(facts, &first->failures);
 	history_deinit(&history);
-	if (r)
-		return r;
-	second.first = first->n_addressed > n_max ? first->n_addressed - n_max : 0;
-	history = (struct history){.on_change = take_second, .arg = &second};
-	r = walk(source, &history, error);
-	history_deinit(&history);
-	json_object_set_new(facts, "n_before", json_integer((json_int_t)second.n_before));
-	add_notes(facts, &source->contents, second.first);
 	return r;
 }
 
-enum stat_exit report_recording(
-	struct report_events *events, json_t *facts, const struct stat_source *source, uint64_t n_max)
+/* Makes the second walk, and writes its events. Returns 0, or -1 with the reason in error. */
+static int walk_second(struct report_events *events, json_t *facts, const struct stat_source *source, uint64_t first,
+	char error[static REPLAY_ERROR_MAX])
+{
+	struct second_walk second = {.events = events, .first = first};
+	struct history history = {.on_change = take_second, .arg = &second};
+	int r = walk(source, &history, error);
+
+	history_deinit(&history);
+	json_object_set_new(facts, "n_before", json_integer((json_int_t)second.n_before));
+	return r;
+}
+
+/* events: NULL: there is no map. */
+static enum stat_exit make(
+	struct report_events *events, json_t *facts, const struct stat_source *source, uint64_t n_max, unsigned parts)
 {
 	const struct replay_contents *c = &source->contents;
-	uint64_t duration_ns = c->is_text ? c->n_events * 1000 : c->duration_ns;
+	uint64_t duration_ns = c->is_text ? c->n_events * 1000 : c->duration_ns, n_left_out = 0;
 	struct first_walk first = {0};
 	char error[REPLAY_ERROR_MAX];
 	int r;
 
-	samples_init(&first.samples, duration_ns, PARTS);
+	samples_init(&first.samples, duration_ns, parts);
 	report_failures_init(&first.failures, source);
 	add_summary(facts, c);
 	json_object_set_new(facts, "is_text", json_boolean(c->is_text));
 	json_object_set_new(facts, "duration_ns", json_integer((json_int_t)duration_ns));
-	r = walk_twice(events, facts, source, n_max, &first, error);
+	r = walk_first(facts, source, &first, error);
+	if (events && first.n_addressed > n_max)
+		n_left_out = first.n_addressed - n_max;
+	if (r == 0 && events)
+		r = walk_second(events, facts, source, n_left_out, error);
+	if (r == 0)
+		add_notes(facts, c, n_left_out, events != NULL);
 	samples_deinit(&first.samples);
 	report_figures_deinit(&first.figures);
 	report_failures_deinit(&first.failures);
@@ -237,4 +248,15 @@ enum stat_exit report_recording(
 		return STAT_OK;
 	stat_error(NULL, "%s: %s.", source->name, error);
 	return STAT_FAILED;
+}
+
+enum stat_exit report_recording(
+	struct report_events *events, json_t *facts, const struct stat_source *source, uint64_t n_max)
+{
+	return make(events, facts, source, n_max, PARTS);
+}
+
+enum stat_exit report_recording_curves(json_t *facts, const struct stat_source *source)
+{
+	return make(NULL, facts, source, 0, PARTS_OF_SEVERAL);
 }

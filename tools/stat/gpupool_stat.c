@@ -151,8 +151,11 @@ static bool take_operands(struct words *words, char **texts, size_t n)
 {
 	enum stat_operands operands = command_of(words->name)->operands;
 
-	if (operands == STAT_OPERAND_FILE || (operands == STAT_OPERAND_PIDS_FILE && n && !is_number(texts[0]))) {
+	if (operands == STAT_OPERAND_FILE || operands == STAT_OPERAND_FILES ||
+		(operands == STAT_OPERAND_PIDS_FILE && n && !is_number(texts[0]))) {
 		words->n_files = n;
+		words->options.files = texts;
+		words->options.n_files = n;
 		words->options.file = texts[0];
 		return true;
 	}
@@ -198,6 +201,10 @@ static bool check_operands(const struct stat_command *command, const struct word
 	if (command->operands == STAT_OPERAND_FILE && words->n_files != 1) {
 		stat_error(next, "%s takes one %s.", command->name,
 			strchr(command->synopsis, '|') ? "file or process id" : "file");
+		return false;
+	}
+	if (command->operands == STAT_OPERAND_FILES && !words->n_files) {
+		stat_error(next, "%s takes files, or one process id.", command->name);
 		return false;
 	}
 	if (command->operands == STAT_OPERAND_PIDS_FILE && words->n_files > 1) {

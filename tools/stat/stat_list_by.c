@@ -23,7 +23,7 @@ enum { CELLS_MAX = 8, KEY_MAX = 132, KEY_COLUMNS_MIN = 12, OTHER_COLUMNS = 56 };
 
 static const char *const words[STAT_N_LIST_BY] = {"job", "user", "pod"};
 
-/* What a process is counted under. */
+/* The job, user or pod that a process is counted under. */
 struct owner {
 	const struct stat_process *process;
 	char name[KEY_MAX]; /* "8812", "ana" or "training/job-0"; "": the process does not say */

@@ -330,16 +330,6 @@ static void deinit_answers(struct answers *answers)
 	free(answers->saved);
 }
 
-void stat_oom_title(const struct stat_saved *saved)
-{
-	char command[256], clean[256];
-
-	snprintf(command, sizeof(command), "%.250s", stat_reply_text(saved->process.reply, "command"));
-	stat_clean(clean, sizeof(clean), command);
-	printf("pid %d %s: %s\n", (int)saved->process.pid,
-		saved->is_running ? "cannot be asked; this is its saved report" : "has ended", clean);
-}
-
 static void show_text(const struct answers *answers, const struct shown *shown)
 {
 	struct stat_survey asked = answers->all;

@@ -12,7 +12,6 @@
 #include "tools/ask/stat_explain.h"
 #include "tools/ask/stat_report.h"
 #include "tools/text/stat_text.h"
-#include "stat_commands.h"
 
 enum { COLUMNS = 8, USER_MAX = 8, CAUSE_MAX = 32, COMMAND_MAX = 256 };
 
@@ -106,10 +105,10 @@ static void take_rank(void *arg, const char *label, const char *value)
 static void find_rank(char rank[static STAT_TEXT_MAX], const struct stat_process *process, bool is_running)
 {
 	const json_t *labels = json_object_get(process->reply, "labels");
-	const char *said = json_string_value(json_object_get(labels, "rank"));
+	const char *own = json_string_value(json_object_get(labels, "rank"));
 
-	snprintf(rank, STAT_TEXT_MAX, "%.31s", said ? said : "-");
-	if (!said && is_running)
+	snprintf(rank, STAT_TEXT_MAX, "%.31s", own ? own : "-");
+	if (!own && is_running)
 		stat_environ_each_label(process, take_rank, rank);
 }
 
@@ -120,9 +119,7 @@ static void add_row(struct stat_table *table, const struct job *job, const struc
 	bool is_running = nth < job->n_running;
 	char pid[16], rank[STAT_TEXT_MAX], user[STAT_TEXT_MAX], clean[STAT_TEXT_MAX], age[STAT_TEXT_MAX];
 	char asked[STAT_TEXT_MAX], cause[CAUSE_MAX], command[COMMAND_MAX];
-	const char *state = is_running                             ? "running"
-			    : job->saved[nth - job->n_running].is_running ? "silent"
-									  : "ended";
+	const char *state = is_running ? "running" : job->saved[nth - job->n_running].is_running ? "silent" : "ended";
 	const char *cells[COLUMNS] = {pid, rank, clean, state, age, asked, cause, command};
 
 	snprintf(pid, sizeof(pid), "%d", (int)process->pid);
@@ -160,23 +157,34 @@ static void show_table(const struct job *job)
 	puts("gpupool-stat oom PID shows all of a report.");
 }
 
-static void show_only_report(const struct job *job, const struct stat_options *options)
+void stat_oom_title(const struct stat_saved *saved)
+{
+	char command[256], clean[256];
+
+	snprintf(command, sizeof(command), "%.250s", stat_reply_text(saved->process.reply, "command"));
+	stat_clean(clean, sizeof(clean), command);
+	printf("pid %d %s: %s\n", (int)saved->process.pid,
+		saved->is_running ? "cannot be asked; this is its saved report" : "has ended", clean);
+}
+
+static void show_only_report(
+	const struct job *job, const struct stat_command *command, const struct stat_options *options)
 {
 	size_t nth = 0;
-	char command[COMMAND_MAX];
+	char line[COMMAND_MAX];
 
 	while (!has_report(&job->all.processes[nth]))
 		nth++;
 	if (nth >= job->n_running) {
 		stat_oom_title(&job->saved[nth - job->n_running]);
 	} else {
-		stat_explain_command(command, sizeof(command), job->all.processes[nth].pid);
-		stat_report_title(&job->all.processes[nth], command);
+		stat_explain_command(line, sizeof(line), job->all.processes[nth].pid);
+		stat_report_title(&job->all.processes[nth], line);
 	}
-	stat_oom_show(&job->all.processes[nth], options);
+	command->show(&job->all.processes[nth], options);
 }
 
-static void show_text(const struct job *job, const struct stat_options *options)
+static void show_text(const struct job *job, const struct stat_command *command, const struct stat_options *options)
 {
 	char clean[STAT_COLUMN_MAX * 2];
 	size_t n = 0;
@@ -187,10 +195,10 @@ static void show_text(const struct job *job, const struct stat_options *options)
 	if (job->n_reports > 1)
 		show_table(job);
 	else if (job->n_reports)
-		show_only_report(job, options);
+		show_only_report(job, command, options);
 	else if (n)
-		printf("no out-of-memory error in the %zu process%s of job %s that run%s\n", n, n == 1 ? "" : "es", clean,
-			n == 1 ? "s" : "");
+		printf("no out-of-memory error in the %zu process%s of job %s that run%s\n", n, n == 1 ? "" : "es",
+			clean, n == 1 ? "s" : "");
 }
 
 /* The answers of running processes say what they belong to, as saved reports do. */
@@ -215,7 +223,7 @@ enum stat_exit stat_oom_job_show(
 	if (options->is_json)
 		stat_report_json(&job.all, options, command->name);
 	else
-		show_text(&job, options);
+		show_text(&job, command, options);
 	if (job.all.n_processes) {
 		result = stat_report_errors(&job.all, options);
 	} else {

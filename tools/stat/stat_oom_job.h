@@ -14,5 +14,5 @@
 enum stat_exit stat_oom_job_show(
 	struct stat_survey *survey, const struct stat_command *command, const struct stat_options *options);
 
-/* Prints "pid 7 has ended: python train.py" (stat_oom.c). */
+/* Prints "pid 7 has ended: python train.py". */
 void stat_oom_title(const struct stat_saved *saved);
