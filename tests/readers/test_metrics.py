@@ -482,15 +482,86 @@ def names_in(text):
     return {re.match(r"\w+", line).group() for line in samples(text)}
 
 
+def counters_in(text):
+    """The counters that the exporter announces, also those that have no sample yet."""
+    return {name.removesuffix("_total") + "_total" for name in re.findall(r"(?m)^# TYPE (\w+) counter$", text)}
+
+
 def the_dashboard_queries_only_existing_metrics():
     with Process() as process:
         with exporter(process) as port:
-            basic = names_in(fetch(port)[1])
+            text = fetch(port)[1]
+            basic = names_in(text) | counters_in(text)
         everything = basic | names_in(readers.stat(PROGRAM, "metrics", "--collect=all", env=process.env).decode())
     for panel in panels_of(load_dashboard()):
         queried = {name for target in panel["targets"] for name in re.findall(r"\bgpupool_\w+", target["expr"])}
         existing = everything if "--collect=all" in panel.get("description", "") else basic
         assert queried and queried <= existing, (panel["title"], queried - existing)
+
+
+def job_labels():
+    """The labels of common/job.def, by the names that metrics have."""
+    text = (pathlib.Path(DASHBOARD).resolve().parent.parent.parent / "common/job.def").read_text()
+    return {{"job": "hpc_job"}.get(name, name) for name in re.findall(r'^GP_JOB_VARIABLE\("(\w+)"', text, re.M)}
+
+
+def the_variables_of_the_dashboard_list_existing_labels_of_existing_metrics():
+    with Process() as process, exporter(process) as port:
+        text = fetch(port)[1]
+    labels = {"job", "instance", *re.findall(r'(\w+)="', next(
+        line for line in samples(text) if line.startswith("gpupool_process_info"))), *job_labels()}
+    variables = {one["name"]: one["query"]["query"] for one in load_dashboard()["templating"]["list"]
+                 if one["type"] == "query"}
+    assert {"job", "instance", "hpc_job", "user", "namespace", "pod"} == set(variables)
+    for name, query in variables.items():
+        metric, used, label = re.fullmatch(r"label_values\((\w+)(?:\{(.*)\})?, (\w+)\)", query).groups()
+        assert metric in names_in(text) and label == name and label in labels, query
+        for matcher in (used or "").split(","):
+            assert not matcher or re.fullmatch(r'(\w+)=~"\$\1"', matcher).group(1) in variables, query
+
+
+def queries_and_rules_use_only_existing_labels():
+    with Process() as process, exporter(process) as port:
+        text = fetch(port)[1]
+    labels = {"job", "instance", "start", "device", "UUID", "round", *re.findall(r'(\w+)="', text), *job_labels()}
+    rules = (pathlib.Path(DASHBOARD).resolve().parent / "gpupool-rules.yml").read_text()
+    for expr in [*expressions(load_dashboard()), *re.findall(r"expr: (.*)", rules)]:
+        lists = re.findall(r"(?:by|on|group_left|ignoring|without) \(([^)]*)\)", expr)
+        used = {label for one in lists for label in one.split(", ")} | set(re.findall(r"(\w+)(?:=~|!=|=)\"", expr))
+        assert used <= labels, (expr, used - labels)
+
+
+def chosen(text, **values):
+    """A query of the dashboard with these values of its variables; all others are at All."""
+    return re.sub(r"\$(\w+)", lambda match: values.get(match[1], ".*"), text.replace("$__rate_interval", "5m"))
+
+
+def the_variables_of_the_dashboard_choose_the_processes_of_its_panels():
+    promtool = find("promtool")
+    info = {1: 'hpc_job="8812",user="ana",namespace="research",pod="train-0"', 2: 'hpc_job="977",user="bob"',
+            3: 'user="bob",namespace="web",pod="train-0"'}
+    series = [{"series": 'gpupool_used_bytes{job="gpupool",instance="n1",pid="%d",device="0"}' % pid, "values": "%dx20" % 10 ** pid}
+              for pid in info]
+    series += [{"series": 'gpupool_process_info{job="gpupool",instance="n1",pid="%d",%s}' % (pid, labels), "values": "1x20"}
+               for pid, labels in info.items()]
+    panel = {panel["title"]: panel["targets"][0]["expr"] for panel in panels_of(load_dashboard())}
+    expected = [({}, 1110, 3), ({"hpc_job": "8812"}, 10, 1), ({"user": "bob"}, 1100, 2), ({"namespace": "web"}, 1000, 1),
+                ({"pod": "train-0"}, 1010, 2), ({"hpc_job": "(8812|977)"}, 110, 2), ({"instance": "n2"}, None, 0)]
+    cases = []
+    for values, used, processes in expected:
+        cases.append({"expr": chosen(panel["Used"], **values), "eval_time": "3m",
+                      "exp_samples": [] if used is None else [{"labels": "{}", "value": used}]})
+        cases.append({"expr": chosen(panel["Processes"], **values), "eval_time": "3m",
+                      "exp_samples": [{"labels": "{}", "value": processes}]})
+    cases.append({"expr": chosen(panel["Used by batch job"], user="bob"), "eval_time": "3m",
+                  "exp_samples": [{"labels": '{hpc_job="977",user="bob"}', "value": 100},
+                                  {"labels": '{user="bob"}', "value": 1000}]})
+    with tempfile.NamedTemporaryFile("w", suffix=".yml") as file:
+        json.dump({"evaluation_interval": "1m",
+                   "tests": [{"interval": "1m", "input_series": series, "promql_expr_test": cases}]}, file)
+        file.flush()
+        done = subprocess.run([promtool, "test", "rules", file.name], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def promtool_accepts_the_rules_and_their_cases_pass():
@@ -601,6 +672,9 @@ readers.main([
     malformed_addresses_are_refused,
     a_prometheus_server_scrapes_the_exporter,
     the_dashboard_queries_only_existing_metrics,
+    the_variables_of_the_dashboard_list_existing_labels_of_existing_metrics,
+    queries_and_rules_use_only_existing_labels,
+    the_variables_of_the_dashboard_choose_the_processes_of_its_panels,
     the_dashboard_has_the_members_that_grafana_requires,
     grafanas_schema_has_every_member_of_the_dashboard,
     promtool_accepts_the_queries_of_the_dashboard,
