@@ -8,11 +8,13 @@
  * order:
  *
  *	begin		lets the runtime begin, without an allocation
+ *	device=N	uses this device from now on
  *	hold=MIB	allocates a block and keeps it
  *	cache=MIB	allocates a block and frees it
  *	pinned=MIB	allocates a block of host memory and keeps it
  *	fail=N		makes N requests that the device is too small for
  *	hits=N		allocates and frees a small block N times
+ *	info		prints the size of the device as cudaMemGetInfo reports it
  *	say=TEXT	prints the text, once all before it has been done
  *	await		reads a line from the standard input
  *	fork		goes on in a child, whose end the parent awaits
@@ -33,8 +35,10 @@
 #include <unistd.h>
 
 int cudaGetDeviceCount(int *count);
+int cudaSetDevice(int device);
 int cudaMalloc(void **ptr, size_t bytes);
 int cudaFree(void *ptr);
+int cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes);
 int cudaMallocHost(void **ptr, size_t bytes);
 
 #define MIB        ((size_t)1 << 20)
@@ -89,12 +93,15 @@ static void run(const char *word, char **words)
 {
 	const char *value = strchr(word, '=') ? strchr(word, '=') + 1 : "";
 	long number = strtol(value, NULL, 10);
+	size_t free_bytes, total_bytes;
 	char line[64];
 	void *ptr;
 	int count;
 
 	if (!strcmp(word, "begin")) {
 		must(cudaGetDeviceCount(&count), "cudaGetDeviceCount");
+	} else if (!strncmp(word, "device=", 7)) {
+		must(cudaSetDevice((int)number), "cudaSetDevice");
 	} else if (!strncmp(word, "hold=", 5) || !strncmp(word, "cache=", 6)) {
 		allocate((size_t)number * MIB, *word == 'h');
 	} else if (!strncmp(word, "pinned=", 7)) {
@@ -104,6 +111,10 @@ static void run(const char *word, char **words)
 	} else if (!strncmp(word, "hits=", 5)) {
 		while (number-- > 0)
 			allocate(4096, false);
+	} else if (!strcmp(word, "info")) {
+		must(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
+		printf("%zu MiB in all\n", total_bytes / MIB);
+		fflush(stdout);
 	} else if (!strncmp(word, "say=", 4)) {
 		puts(value);
 		fflush(stdout);

@@ -75,9 +75,9 @@ def end(guest):
     guest.communicate()
 
 
-def await_true(condition, what):
+def await_true(condition, what, limit_s=LIMIT_S):
     """Waits for a condition that another process makes true."""
-    limit = time.monotonic() + LIMIT_S
+    limit = time.monotonic() + limit_s
     while not (value := condition()):
         assert time.monotonic() < limit, what
         time.sleep(0.01)

@@ -21,6 +21,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import benchmarks
 import chart
 import result_file
+import scale_page
 import verification
 
 ROOT = pathlib.Path(sys.argv[1]).resolve()
@@ -47,7 +48,7 @@ class Pages(unittest.TestCase):
         return str(caught.exception)
 
     def test_committed_pages_are_those_of_the_result_files(self):
-        for generator in (benchmarks, verification):
+        for generator in (benchmarks, scale_page, verification):
             printed = io.StringIO()
             with contextlib.redirect_stdout(printed):
                 is_same = result_file.update(generator.files(ROOT), True, generator.COMMAND)
