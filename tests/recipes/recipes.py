@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: MIT
+# SPDX-FileCopyrightText: 2026 The gpupool authors
+"""Shared by the parts of scripts/recipes-test: a machine with gpupool in /opt/apps, and commands of the documents."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import time
+
+PREFIX = pathlib.Path("/opt/apps/gpupool")
+WORK = pathlib.Path("/opt/apps/work")  # the folder in which a user's commands run
+SIM = pathlib.Path("/opt/apps/sim")
+OTHER_USER = "games"  # a user of every Debian
+LIMIT_S = 60
+RECIPES = "docs/recipes"
+MAKE_RUN_DIR = ("echo 'd /run/gpupool 1777 root root -' >/etc/tmpfiles.d/gpupool.conf && "
+                "systemd-tmpfiles --create gpupool.conf")
+
+
+class Skip(Exception):
+    """A step that cannot run here, with the reason."""
+
+
+class Failed(Exception):
+    pass
+
+
+def expect(is_true, message):
+    if not is_true:
+        raise Failed(message)
+
+
+def need(*programs):
+    for program in programs:
+        if not shutil.which(program):
+            raise Skip(f"there is no {program}")
+
+
+def run(command, expected=0, user=None, timeout=LIMIT_S, **variables):
+    """Runs a line of shell in the user's folder. Returns its output, with that of stderr."""
+    words = ["bash", "-c", command]
+    if user:
+        words = ["runuser", "-u", user, "--", *words]
+    done = subprocess.run(words, cwd=WORK, env={**os.environ, **variables}, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True, timeout=timeout, check=False)
+    if expected is not None and done.returncode != expected:
+        raise Failed(f"{command}: exit status {done.returncode}\n" + "\n".join(done.stdout.splitlines()[-12:]))
+    return done.stdout
+
+
+def start(command, user=None, **variables):
+    """Starts a line of shell that is ended later."""
+    words = ["bash", "-c", command]
+    if user:
+        words = ["runuser", "-u", user, "--", *words]
+    return subprocess.Popen(words, cwd=WORK, env={**os.environ, **variables}, stdout=subprocess.PIPE,
+                            stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True)
+
+
+def await_true(condition, what):
+    limit = time.monotonic() + LIMIT_S
+    while not (value := condition()):
+        expect(time.monotonic() < limit, f"{what}: not within {LIMIT_S} s")
+        time.sleep(0.1)
+    return value
+
+
+def mount(*words):
+    subprocess.run(["mount", *words], check=True)
+
+
+def write_program(path, text):
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+def make_machine(root, build):
+    """Makes private folders, installs this build into /opt/apps, and puts the commands' programs into the work folder."""
+    mount("--make-rprivate", "/")
+    pathlib.Path("/opt/apps").mkdir(parents=True, exist_ok=True)
+    for path, mode in (("/opt/apps", "755"), ("/run", "755"), ("/tmp", "1777"), ("/var/lib", None)):
+        if mode:
+            mount("-t", "tmpfs", "-o", f"mode={mode},size=1g", "tmpfs", path)
+    # With AI_ADDRCONFIG the C library finds no address on a machine that has only 127.0.0.1.
+    subprocess.run("ip link set lo up && ip address add 192.0.2.1/32 dev lo", shell=True, check=True)
+    pathlib.Path("/opt/apps/stage").mkdir()
+    subprocess.run(["meson", "install", "--no-rebuild", "-C", build, "--destdir", "/opt/apps/stage"], check=True,
+                   stdout=subprocess.DEVNULL)
+    found, = pathlib.Path("/opt/apps/stage").rglob("bin/gpupool-run")
+    shutil.move(found.parent.parent, PREFIX)
+    shutil.rmtree("/opt/apps/stage")
+    # The tarball has its library in lib.
+    for lib in PREFIX.glob("lib/*/gpupool"):
+        (PREFIX / "lib/gpupool").symlink_to(lib.relative_to(PREFIX / "lib"))
+    SIM.mkdir()
+    for file in pathlib.Path(build, "tests/sim").glob("lib*.so*"):
+        if not file.is_dir():
+            shutil.copy(file, SIM)
+    shutil.copy(pathlib.Path(build, "tests/fleet/app_fleet"), SIM)
+    WORK.mkdir(mode=0o777)
+    WORK.chmod(0o777)
+    # A program that says what it got of the GPU, and then holds some memory for as long as the variable says.
+    write_program(WORK / "simulation", f"""#!/bin/sh
+echo "rank ${{SLURM_PROCID:-${{OMPI_COMM_WORLD_RANK:-${{PMI_RANK:-none}}}}}} limit ${{GPUPOOL_LIMIT:-none}}"
+exec {SIM}/app_fleet info hold=64 cache=32 ${{SIMULATION_FAIL:+fail=1}} sleep=${{SIMULATION_SECONDS:-0}}
+""")
+    os.environ.update(LD_LIBRARY_PATH=str(SIM), SIMGPU_MEMORY="16G", PATH=f"{PREFIX}/bin:" + os.environ["PATH"])
+    mount("-t", "tmpfs", "-o", "mode=755", "tmpfs", "/etc/tmpfiles.d")
+    run(MAKE_RUN_DIR)
+    for name in [name for name in os.environ if name.startswith(("GPUPOOL", "SLURM", "XDG_RUNTIME"))]:
+        del os.environ[name]
