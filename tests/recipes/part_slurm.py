@@ -120,7 +120,7 @@ def the_memory_of_a_job_is_shown_by_its_number_while_it_runs(root):
     try:
         def groups():
             return json.loads(run("gpupool-stat list --by=job --json", expected=None).splitlines()[0])["groups"]
-        group, = await_true(lambda: [one for one in groups() if len(one["pids"]) == 2], "both ranks are listed")
+        group, = await_true(lambda: [one for one in groups() if len(one["pids"]) == 2], "both ranks are listed", job)
         expect(group["user"] == OTHER_USER and group["job"].isdigit(), str(group))
         expect(group["devices"][0]["n_processes"] == 2 and group["devices"][0]["used_bytes"] >= 2 * 64 << 20, str(group))
         metrics = run("gpupool-stat metrics")

@@ -58,9 +58,11 @@ def start(command, user=None, **variables):
                             stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True)
 
 
-def await_true(condition, what):
+def await_true(condition, what, program=None):
+    """Waits for a condition, as long as the program runs that makes it true."""
     limit = time.monotonic() + LIMIT_S
     while not (value := condition()):
+        expect(not program or program.poll() is None, f"{what}: the program has ended: {program and program.poll()}")
         expect(time.monotonic() < limit, f"{what}: not within {LIMIT_S} s")
         time.sleep(0.1)
     return value
