@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: MIT
+# SPDX-FileCopyrightText: 2026 The gpupool authors
+"""podman, with an image made of this machine's shell and libraries, and the CDI file of docs/recipes/containers."""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+
+from recipes import OTHER_USER, PREFIX, RECIPES, SIM, WORK, Skip, await_true, expect, mount, need, run, start
+
+IMAGE = "localhost/train"
+ROOTFS = pathlib.Path("/opt/apps/rootfs")
+RUNNING = pathlib.Path("/run/containers-run")
+PROGRAMS = ("/bin/sh", "/bin/sleep", "/usr/bin/env", "/usr/bin/id")
+
+# Without systemd there is no manager of cgroups, and a nested machine has few rights of its own.
+CONFIG = """
+[containers]
+cgroups = "disabled"
+netns = "none"
+default_ulimits = []
+seccomp_profile = "unconfined"
+log_driver = "k8s-file"
+[engine]
+cgroup_manager = "cgroupfs"
+events_logger = "file"
+runtime = "crun"
+"""
+
+# The simulated driver, as NVIDIA's toolkit describes the real one to podman.
+GPU = {"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [
+    {"name": "all", "containerEdits": {"env": [f"LD_LIBRARY_PATH={SIM}", "SIMGPU_MEMORY=16G"]}}],
+       "containerEdits": {"mounts": [
+           {"hostPath": str(SIM), "containerPath": str(SIM), "options": ["ro", "bind"]}]}}
+
+
+def libraries_of(program):
+    text = subprocess.run(["ldd", program], capture_output=True, text=True, check=False).stdout
+    return re.findall(r"(/\S+) \(0x", text)
+
+
+def make_root(folder):
+    """A root with a shell, the libraries that gpupool's tools need, and a python that runs the simulation."""
+    for path in ("bin", "usr/bin", "etc", "tmp", "proc", "sys", "dev", "run", "opt", SIM.relative_to("/")):
+        (folder / path).mkdir(parents=True)
+    (folder / "tmp").chmod(0o1777)
+    (folder / "etc/passwd").write_text("root:x:0:0::/:/bin/sh\n")
+    for program in PROGRAMS:
+        shutil.copy(program, folder / program[1:])
+    ours = [PREFIX / "bin/gpupool-run", PREFIX / "bin/gpupool-stat", PREFIX / "lib/gpupool/libgpupool.so", *SIM.iterdir()]
+    for file in {library for program in (*PROGRAMS, *ours) for library in libraries_of(program)}:
+        target = folder / file[1:]
+        if not file.startswith(str(SIM)):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(file, target)
+    program = folder / "usr/bin/python"
+    program.write_text((WORK / "simulation").read_text().replace("#!/bin/sh\n", "#!/bin/sh\nid -u\n"))
+    program.chmod(0o755)
+
+
+def containers_run_here(root):
+    need("podman", "crun", "tar")
+    for folder in "/var/lib/containers", "/etc/cdi":
+        os.makedirs(folder, exist_ok=True)
+    mount("-t", "tmpfs", "-o", "size=1g", "tmpfs", "/var/lib/containers")
+    mount("-t", "tmpfs", "tmpfs", "/etc/cdi")
+    # crun refuses a machine with both versions of cgroups.
+    subprocess.run(["umount", "/sys/fs/cgroup/unified"], stderr=subprocess.DEVNULL, check=False)
+    config = pathlib.Path("/opt/apps/containers.conf")
+    config.write_text(CONFIG)
+    os.environ.update(CONTAINERS_CONF=str(config), STORAGE_DRIVER="vfs", IMAGE=IMAGE)
+    shutil.copy(root / RECIPES / "containers/gpupool.json", "/etc/cdi")
+    pathlib.Path("/etc/cdi/gpu.json").write_text(json.dumps(GPU))
+    make_root(ROOTFS)
+    run(f"tar -C {ROOTFS} -c . | podman import - {IMAGE}")
+    text = run("podman run --rm $IMAGE env", expected=None)
+    if "PATH=" not in text:
+        raise Skip("podman cannot run a container on this machine: " + (text.strip().splitlines() or ["nothing"])[-1])
+    RUNNING.touch()
+
+
+def need_containers():
+    if not RUNNING.exists():
+        raise Skip("podman cannot run a container on this machine")
+
+
+def check_half(text):
+    expect("limit 50%" in text and "8192 MiB in all" in text, text)
+
+
+def the_library_is_mounted_into_an_image_that_does_not_have_it(root):
+    need_containers()
+    check_half(run("podman run --rm --device nvidia.com/gpu=all -v /opt/apps/gpupool:/opt/gpupool:ro $IMAGE "
+                   "/opt/gpupool/bin/gpupool-run --limit=50% python train.py"))
+
+
+def a_device_of_CDI_adds_the_library_and_a_limit_to_an_unmodified_command(root):
+    need_containers()
+    check_half(run("podman run --rm --device nvidia.com/gpu=all --device gpupool.dev/pool=half $IMAGE python train.py"))
+    text = run("podman run --rm --device nvidia.com/gpu=all --device gpupool.dev/pool=all $IMAGE python train.py")
+    expect("limit none" in text and "16384 MiB in all" in text, text)
+
+
+def processes():
+    text = run("gpupool-stat list --json", expected=None).splitlines()[0]
+    return json.loads(text)["processes"]
+
+
+def check_seen(options, user, pod):
+    """A container with these options is seen by root on the host, with the user and the pod."""
+    container = start("exec podman run --rm --name seen --device nvidia.com/gpu=all --device gpupool.dev/pool=all "
+                      f"-e SIMULATION_SECONDS=40 -e POD_NAME={pod} -e POD_NAMESPACE=research {options} $IMAGE python train.py")
+    try:
+        seen = await_true(processes, "the process is listed", container)
+        expect([one["uid"] for one in seen] == [user], str(seen))
+        expect(seen[0]["labels"] == {"pod": pod, "namespace": "research"}, str(seen))
+        comm = pathlib.Path(f"/proc/{seen[0]['pid']}/comm").read_text().strip()
+        expect(comm == "app_fleet", f"pid {seen[0]['pid']} of the host is {comm}")
+        expect("/run/gpupool/" in seen[0]["socket"], f"the socket is {seen[0]['socket']}")
+        groups = json.loads(run("gpupool-stat list --by=pod --json").splitlines()[0])["groups"]
+        expect([(group["namespace"], group["pod"]) for group in groups] == [("research", pod)], str(groups))
+        inside = run("podman exec seen /opt/gpupool/bin/gpupool-stat", expected=None)
+        return seen[0], inside
+    finally:
+        run("podman rm -f -t 0 seen", expected=None)
+        container.wait()
+
+
+def a_container_of_root_is_seen_from_the_host_and_from_inside(root):
+    need_containers()
+    _, inside = check_seen("", 0, "train-0")
+    expect("python" in inside or "app_fleet" in inside, inside)
+
+
+def a_container_of_another_user_is_seen_from_the_host(root):
+    need_containers()
+    check_seen("--user 1234 --cap-drop=all --security-opt=no-new-privileges", 1234, "train-1")
+
+
+def a_container_with_a_read_only_root_has_a_socket_and_a_counter_page(root):
+    need_containers()
+    check_seen("--read-only --read-only-tmpfs=false --user 1234", 1234, "train-2")
+    run("podman run --rm --read-only --read-only-tmpfs=false --user 1235 --device nvidia.com/gpu=all --device gpupool.dev/pool=all "
+        "-e SIMULATION_FAIL=1 -e SLURM_JOB_ID=77 $IMAGE python train.py")
+    pages = list(pathlib.Path("/run/gpupool/1235").glob("*.page"))
+    expect(len(pages) == 1, f"{len(pages)} counter pages of the ended container")
+    reports = json.loads(run("gpupool-stat oom --job=77 --json").splitlines()[0])["processes"]
+    expect(len(reports) == 1, "the report of the ended container is not found")
+
+
+def an_image_has_the_library_built_in(root):
+    need_containers()
+    folder = pathlib.Path("/opt/apps/image")
+    folder.mkdir()
+    (folder / "Containerfile").write_text(f"FROM {IMAGE}\nCOPY gpupool /opt/gpupool\n"
+                                          'ENTRYPOINT ["/opt/gpupool/bin/gpupool-run", "--limit=50%"]\nCMD ["python", "train.py"]\n')
+    shutil.copytree(PREFIX, folder / "gpupool", symlinks=True)
+    text = run(f"podman build --isolation=chroot --pull=never -t trained {folder}", expected=None)
+    if "COMMIT" not in text:
+        raise Skip("podman cannot build an image on this machine: " + (text.strip().splitlines() or ["nothing"])[-1])
+    check_half(run("podman run --rm --device nvidia.com/gpu=all localhost/trained"))
+
+
+def a_user_without_rights_runs_a_container_with_the_library(root):
+    need_containers()
+    home = pathlib.Path("/opt/apps/home")
+    home.mkdir(exist_ok=True)
+    shutil.chown(home, OTHER_USER)
+    runtime = home / "run"
+    run(f"install -d -m 700 -o {OTHER_USER} {runtime}")
+    env = f"HOME={home} XDG_RUNTIME_DIR={runtime}"
+    text = run(f"{env} podman run --rm --rootfs --device nvidia.com/gpu=all --device gpupool.dev/pool=half {ROOTFS} python train.py",
+               user=OTHER_USER, expected=None)
+    if "limit 50%" not in text:
+        raise Skip("podman cannot run a container of a user on this machine: " + (text.strip().splitlines() or ["nothing"])[-1])
+    check_half(text)
+
+
+STEPS = [
+    containers_run_here,
+    the_library_is_mounted_into_an_image_that_does_not_have_it,
+    a_device_of_CDI_adds_the_library_and_a_limit_to_an_unmodified_command,
+    a_container_of_root_is_seen_from_the_host_and_from_inside,
+    a_container_of_another_user_is_seen_from_the_host,
+    a_container_with_a_read_only_root_has_a_socket_and_a_counter_page,
+    an_image_has_the_library_built_in,
+    a_user_without_rights_runs_a_container_with_the_library,
+]
