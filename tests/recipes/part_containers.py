@@ -9,12 +9,12 @@ import re
 import shutil
 import subprocess
 
-from recipes import OTHER_USER, PREFIX, RECIPES, SIM, WORK, Skip, await_true, expect, mount, need, run, start
+from recipes import OTHER_USER, PREFIX, SIM, SIMULATION, WORK, Skip, await_true, expect, make_tarball, mount, need, run, start
 
 IMAGE = "localhost/train"
 ROOTFS = pathlib.Path("/opt/apps/rootfs")
 RUNNING = pathlib.Path("/run/containers-run")
-PROGRAMS = ("/bin/sh", "/bin/sleep", "/usr/bin/env", "/usr/bin/id")
+PROGRAMS = ("/bin/sh", "/bin/mv", "/bin/rmdir", "/usr/bin/env", "/usr/bin/id", "/usr/bin/true")
 
 # Without systemd there is no manager of cgroups, and a nested machine has few rights of its own.
 CONFIG = """
@@ -57,7 +57,7 @@ def make_root(folder):
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(file, target)
     program = folder / "usr/bin/python"
-    program.write_text((WORK / "simulation").read_text().replace("#!/bin/sh\n", "#!/bin/sh\nid -u\n"))
+    program.write_text(SIMULATION)
     program.chmod(0o755)
 
 
@@ -66,13 +66,12 @@ def containers_run_here(root):
     for folder in "/var/lib/containers", "/etc/cdi":
         os.makedirs(folder, exist_ok=True)
     mount("-t", "tmpfs", "-o", "size=1g", "tmpfs", "/var/lib/containers")
-    mount("-t", "tmpfs", "tmpfs", "/etc/cdi")
     # crun refuses a machine with both versions of cgroups.
     subprocess.run(["umount", "/sys/fs/cgroup/unified"], stderr=subprocess.DEVNULL, check=False)
     config = pathlib.Path("/opt/apps/containers.conf")
     config.write_text(CONFIG)
     os.environ.update(CONTAINERS_CONF=str(config), STORAGE_DRIVER="vfs", IMAGE=IMAGE)
-    shutil.copy(root / RECIPES / "containers/gpupool.json", "/etc/cdi")
+    run("cp docs/recipes/containers/gpupool.json /etc/cdi")
     pathlib.Path("/etc/cdi/gpu.json").write_text(json.dumps(GPU))
     make_root(ROOTFS)
     run(f"tar -C {ROOTFS} -c . | podman import - {IMAGE}")
@@ -122,8 +121,10 @@ def check_seen(options, user, pod):
         expect("/run/gpupool/" in seen[0]["socket"], f"the socket is {seen[0]['socket']}")
         groups = json.loads(run("gpupool-stat list --by=pod --json").splitlines()[0])["groups"]
         expect([(group["namespace"], group["pod"]) for group in groups] == [("research", pod)], str(groups))
-        inside = run("podman exec seen /opt/gpupool/bin/gpupool-stat", expected=None)
-        return seen[0], inside
+        run("gpupool-stat list --by=pod")
+        status = run("gpupool-stat status $PID", PID=str(seen[0]["pid"]))
+        expect("split" in status, status)
+        return run("podman exec $CONTAINER /opt/gpupool/bin/gpupool-stat", expected=None, CONTAINER="seen")
     finally:
         run("podman rm -f -t 0 seen", expected=None)
         container.wait()
@@ -131,7 +132,7 @@ def check_seen(options, user, pod):
 
 def a_container_of_root_is_seen_from_the_host_and_from_inside(root):
     need_containers()
-    _, inside = check_seen("", 0, "train-0")
+    inside = check_seen("", 0, "train-0")
     expect("python" in inside or "app_fleet" in inside, inside)
 
 
@@ -153,14 +154,19 @@ def a_container_with_a_read_only_root_has_a_socket_and_a_counter_page(root):
 
 def an_image_has_the_library_built_in(root):
     need_containers()
-    folder = pathlib.Path("/opt/apps/image")
-    folder.mkdir()
-    (folder / "Containerfile").write_text(f"FROM {IMAGE}\nCOPY gpupool /opt/gpupool\n"
-                                          'ENTRYPOINT ["/opt/gpupool/bin/gpupool-run", "--limit=50%"]\nCMD ["python", "train.py"]\n')
-    shutil.copytree(PREFIX, folder / "gpupool", symlinks=True)
-    text = run(f"podman build --isolation=chroot --pull=never -t trained {folder}", expected=None)
+    make_tarball(root)
+    # The base of the image is one of Debian, which is not fetched here.
+    run("podman tag $IMAGE docker.io/library/debian:bookworm-slim")
+    text = run("podman build -t gpupool -f scripts/packages/Containerfile build-package/out", expected=None,
+               BUILDAH_ISOLATION="chroot")
     if "COMMIT" not in text:
         raise Skip("podman cannot build an image on this machine: " + (text.strip().splitlines() or ["nothing"])[-1])
+    (WORK / "Containerfile").write_text("FROM " + IMAGE + """
+COPY --from=gpupool /opt/gpupool /opt/gpupool
+ENTRYPOINT ["/opt/gpupool/bin/gpupool-run", "--limit=50%"]
+CMD ["python", "train.py"]
+""")
+    run("podman build --pull=never -t trained -f Containerfile build-package", BUILDAH_ISOLATION="chroot")
     check_half(run("podman run --rm --device nvidia.com/gpu=all localhost/trained"))
 
 
@@ -170,9 +176,9 @@ def a_user_without_rights_runs_a_container_with_the_library(root):
     home.mkdir(exist_ok=True)
     shutil.chown(home, OTHER_USER)
     runtime = home / "run"
-    run(f"install -d -m 700 -o {OTHER_USER} {runtime}")
+    run(f"install -d -m 700 -o {OTHER_USER} {runtime} && cp -r {ROOTFS} {home}/rootfs && chown -R {OTHER_USER} {home}/rootfs")
     env = f"HOME={home} XDG_RUNTIME_DIR={runtime}"
-    text = run(f"{env} podman run --rm --rootfs --device nvidia.com/gpu=all --device gpupool.dev/pool=half {ROOTFS} python train.py",
+    text = run(f"{env} podman run --rm --rootfs --device nvidia.com/gpu=all --device gpupool.dev/pool=half {home}/rootfs python train.py",
                user=OTHER_USER, expected=None)
     if "limit 50%" not in text:
         raise Skip("podman cannot run a container of a user on this machine: " + (text.strip().splitlines() or ["nothing"])[-1])

@@ -36,7 +36,6 @@ SlurmdParameters=config_overrides
 ReturnToService=2
 NodeName={host} NodeAddr=127.0.0.1 CPUs=8 RealMemory=1000 Gres=gpu:1,shard:8 State=UNKNOWN
 PartitionName=all Nodes=ALL Default=YES MaxTime=5 State=UP
-include /etc/slurm/gpupool.conf
 """
 
 
@@ -44,19 +43,19 @@ def a_cluster_starts_with_the_files_of_the_recipe(root):
     need("munged", "slurmctld", "slurmd", "srun", "sbatch")
     host = "node0"
     subprocess.run(["hostname", host], check=True)
-    pathlib.Path("/opt/apps/etc").mkdir()
-    pathlib.Path("/opt/apps/etc/hosts").write_text(f"127.0.0.1 localhost {host}\n")
-    mount("--bind", "/opt/apps/etc/hosts", "/etc/hosts")
+    pathlib.Path("/opt/apps/hosts").write_text(f"127.0.0.1 localhost {host}\n")
+    mount("--bind", "/opt/apps/hosts", "/etc/hosts")
     mount("-t", "tmpfs", "-o", "mode=755", "tmpfs", "/etc/slurm")
-    for name in ("gpupool.conf", "gres.conf", "gpupool-task-prolog"):
-        shutil.copy(root / RECIPES / "slurm" / name, "/etc/slurm")
+    pathlib.Path("/etc/slurm/slurm.conf").write_text(CONFIG.format(host=host))
+    run("cp docs/recipes/slurm/gpupool.conf docs/recipes/slurm/gpupool-task-prolog /etc/slurm")
+    run("echo 'include /etc/slurm/gpupool.conf' >>/etc/slurm/slurm.conf")
+    shutil.copy(root / RECIPES / "slurm/gres.conf", "/etc/slurm")
     # The machine has no GPU: a device of a name of its own stands for it.
     pathlib.Path("/run/slurm/state").mkdir(parents=True)
     pathlib.Path("/run/slurm/spool").mkdir()
     subprocess.run(["mknod", "/run/slurm/gpu0", "c", "1", "3"], check=True)
     gres = pathlib.Path("/etc/slurm/gres.conf")
     gres.write_text(gres.read_text().replace("/dev/nvidia0", "/run/slurm/gpu0"))
-    pathlib.Path("/etc/slurm/slurm.conf").write_text(CONFIG.format(host=host))
     for folder in ("/run/munge", "/run/munge-state"):
         os.mkdir(folder, 0o755)
         shutil.chown(folder, "munge", "munge")
@@ -106,8 +105,8 @@ def a_task_prolog_limits_unmodified_tasks_by_their_shards(root):
 
 def a_user_opts_out_of_the_task_prolog_or_sets_a_limit(root):
     need_cluster()
-    text = run("srun -n 1 --gres=shard:4 sh -c 'echo preload=$LD_PRELOAD'", GPUPOOL="off")
-    expect("preload=\n" in text, text)
+    ranks, sizes = limits_of(run("GPUPOOL=off srun -n 2 --gres=shard:4 ./simulation"))
+    expect(set(ranks.values()) == {"none"} and sizes == {16384}, f"{ranks} {sizes}")
     ranks, sizes = limits_of(run("srun -n 1 --gres=shard:4 ./simulation", GPUPOOL_LIMIT="1GiB"))
     expect(ranks == {"0": "1GiB"} and sizes == {1024}, f"{ranks} {sizes}")
     text = run("srun -n 1 srun --overlap -n 1 sh -c 'echo preload=$LD_PRELOAD'")
@@ -120,6 +119,7 @@ def the_memory_of_a_job_is_shown_by_its_number_while_it_runs(root):
     try:
         def groups():
             return json.loads(run("gpupool-stat list --by=job --json", expected=None).splitlines()[0])["groups"]
+        run("gpupool-stat list --by=job", expected=None)
         group, = await_true(lambda: [one for one in groups() if len(one["pids"]) == 2], "both ranks are listed", job)
         expect(group["user"] == OTHER_USER and group["job"].isdigit(), str(group))
         expect(group["devices"][0]["n_processes"] == 2 and group["devices"][0]["used_bytes"] >= 2 * 64 << 20, str(group))
@@ -132,10 +132,16 @@ def the_memory_of_a_job_is_shown_by_its_number_while_it_runs(root):
 
 def errors_and_recordings_of_a_job_are_found_after_its_end(root):
     need_cluster()
-    text = run("srun -n 2 sh -c 'echo job $SLURM_JOB_ID; exec gpupool-run --record=job%j.rank%r.rec ./simulation'", SIMULATION_FAIL="1")
-    job = re.search(r"job (\d+)", text)[1]
-    run(f"gpupool-stat report job{job}.rank0.rec job{job}.rank1.rec -o job{job}.html")
-    expect((WORK / f"job{job}.html").stat().st_size > 10000, "the report is empty")
+    for path in WORK.glob("job*"):
+        path.unlink()
+    run("srun gpupool-run --record=job%j.rank%r.rec ./simulation", SIMULATION_FAIL="1", SLURM_NTASKS="2")
+    run("srun gpupool-run --log=info --log-file=gpupool.%j.%r.log ./simulation")
+    first, second = sorted(WORK.glob("job*.rank*.rec"))
+    job = re.fullmatch(r"job(\d+)\.rank0\.rec", first.name)[1]
+    expect(second.name == f"job{job}.rank1.rec" and list(WORK.glob("gpupool.*.0.log")), "the names of files")
+    run("gpupool-stat report job*.rank*.rec -o job.html")
+    expect((WORK / "job.html").stat().st_size > 10000, "the report is empty")
+    run("gpupool-stat oom --job=$ID", ID=job)
     reports = json.loads(run(f"gpupool-stat oom --job={job} --json").splitlines()[0])["processes"]
     expect(sorted(report["labels"]["rank"] for report in reports) == ["0", "1"], str(reports))
 

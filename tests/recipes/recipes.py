@@ -17,6 +17,12 @@ RECIPES = "docs/recipes"
 MAKE_RUN_DIR = ("echo 'd /run/gpupool 1777 root root -' >/etc/tmpfiles.d/gpupool.conf && "
                 "systemd-tmpfiles --create gpupool.conf")
 
+# A program that says what it got of the GPU, and then holds some memory for as long as the variable says.
+SIMULATION = f"""#!/bin/sh
+echo "rank ${{SLURM_PROCID:-${{OMPI_COMM_WORLD_RANK:-${{PMI_RANK:-none}}}}}} limit ${{GPUPOOL_LIMIT:-none}}"
+exec {SIM}/app_fleet info hold=64 cache=32 ${{SIMULATION_FAIL:+fail=1}} sleep=${{SIMULATION_SECONDS:-0}}
+"""
+
 
 class Skip(Exception):
     """A step that cannot run here, with the reason."""
@@ -72,6 +78,13 @@ def mount(*words):
     subprocess.run(["mount", *words], check=True)
 
 
+def make_tarball(root):
+    """Packs this installation, as `scripts/package tarball` packs one that it builds."""
+    out = WORK / "build-package/out"
+    if not out.exists():
+        run(f"{root}/scripts/package --no-install --from {PREFIX} --out {out} tarball")
+
+
 def write_program(path, text):
     path.write_text(text)
     path.chmod(0o755)
@@ -80,10 +93,16 @@ def write_program(path, text):
 def make_machine(root, build):
     """Makes private folders, installs this build into /opt/apps, and puts the commands' programs into the work folder."""
     mount("--make-rprivate", "/")
+    mount("-t", "tmpfs", "-o", "mode=1777,size=2g", "tmpfs", "/tmp")
+    mount("-t", "tmpfs", "-o", "mode=755", "tmpfs", "/run")
+    # What the steps change in these folders is not seen outside.
+    for folder in "/etc", "/opt", "/var":
+        upper, work = (pathlib.Path(f"/tmp/.changes{folder}/{name}") for name in ("upper", "work"))
+        upper.mkdir(parents=True)
+        work.mkdir()
+        mount("-t", "overlay", "-o", f"lowerdir={folder},upperdir={upper},workdir={work}", "overlay", folder)
     pathlib.Path("/opt/apps").mkdir(parents=True, exist_ok=True)
-    for path, mode in (("/opt/apps", "755"), ("/run", "755"), ("/tmp", "1777"), ("/var/lib", None)):
-        if mode:
-            mount("-t", "tmpfs", "-o", f"mode={mode},size=1g", "tmpfs", path)
+    mount("-t", "tmpfs", "-o", "mode=755,size=1g", "tmpfs", "/opt/apps")
     # With AI_ADDRCONFIG the C library finds no address on a machine that has only 127.0.0.1.
     subprocess.run("ip link set lo up && ip address add 192.0.2.1/32 dev lo", shell=True, check=True)
     pathlib.Path("/opt/apps/stage").mkdir()
@@ -102,13 +121,11 @@ def make_machine(root, build):
     shutil.copy(pathlib.Path(build, "tests/fleet/app_fleet"), SIM)
     WORK.mkdir(mode=0o777)
     WORK.chmod(0o777)
-    # A program that says what it got of the GPU, and then holds some memory for as long as the variable says.
-    write_program(WORK / "simulation", f"""#!/bin/sh
-echo "rank ${{SLURM_PROCID:-${{OMPI_COMM_WORLD_RANK:-${{PMI_RANK:-none}}}}}} limit ${{GPUPOOL_LIMIT:-none}}"
-exec {SIM}/app_fleet info hold=64 cache=32 ${{SIMULATION_FAIL:+fail=1}} sleep=${{SIMULATION_SECONDS:-0}}
-""")
+    for name in ("docs", "scripts"):
+        (WORK / name).symlink_to(pathlib.Path(root) / name)
+    write_program(WORK / "simulation", SIMULATION)
     os.environ.update(LD_LIBRARY_PATH=str(SIM), SIMGPU_MEMORY="16G", PATH=f"{PREFIX}/bin:" + os.environ["PATH"])
-    mount("-t", "tmpfs", "-o", "mode=755", "tmpfs", "/etc/tmpfiles.d")
+    pathlib.Path("/etc/tmpfiles.d").mkdir(exist_ok=True)
     run(MAKE_RUN_DIR)
     for name in [name for name in os.environ if name.startswith(("GPUPOOL", "SLURM", "XDG_RUNTIME"))]:
         del os.environ[name]
