@@ -27,18 +27,18 @@ BAR = 8
 
 INTRO = """# From one node to ten thousand
 
-`{command}` makes this page. It runs 32 programs on the eight simulated GPUs of a node, four on each, and scrapes the
-exporter. It makes the metrics of other nodes from that answer, with other process ids, UUIDs, jobs and changing values,
-and serves them on the loopback address to a real Prometheus, every 5 s for a minute.
+`{command}` makes this page. It runs 32 programs on the eight simulated GPUs of a node, four on
+each, and scrapes the exporter. It makes the metrics of other nodes from that answer, with other process ids, UUIDs, jobs
+and changing values, and serves them on the loopback address to a real Prometheus, every 5 s for a minute.
 
 ## Measured
 """
 
 PAPER = """## Ten thousand nodes, on paper
 
-The figures above times {nodes:,} nodes, scraped every {interval} s: a calculation, not a run. *All counters* is an
-exporter that writes every counter of each process and each device, without compression: 3,521 series for this node, and
-2.41 KiB of memory for a series, measured with 100 such nodes.
+The figures above times {nodes:,} nodes, scraped every {interval} s: a calculation, not a run. *All counters* is an exporter
+that writes every counter of each process and each device, without compression: 3,521 series for this node, and 2.41 KiB
+of memory for a series, measured with 100 such nodes.
 """
 
 AFTER = """* Memory is the resident memory of Prometheus, less that of an idle one. It is for processes that stay: Prometheus

@@ -14,7 +14,7 @@ from recipes import OTHER_USER, PREFIX, SIM, SIMULATION, WORK, Skip, await_true,
 IMAGE = "localhost/train"
 ROOTFS = pathlib.Path("/opt/apps/rootfs")
 RUNNING = pathlib.Path("/run/containers-run")
-PROGRAMS = ("/bin/sh", "/bin/mv", "/bin/rmdir", "/usr/bin/env", "/usr/bin/id", "/usr/bin/true")
+PROGRAMS = ("/bin/sh", "/bin/cp", "/bin/mv", "/bin/rmdir", "/usr/bin/env", "/usr/bin/id", "/usr/bin/true")
 
 # Without systemd there is no manager of cgroups, and a nested machine has few rights of its own.
 CONFIG = """
@@ -170,6 +170,19 @@ CMD ["python", "train.py"]
     check_half(run("podman run --rm --device nvidia.com/gpu=all localhost/trained"))
 
 
+def a_pod_copies_the_library_into_a_folder_that_its_containers_share(root):
+    need_containers()
+    if run("podman image exists localhost/gpupool && echo yes", expected=None).strip() != "yes":
+        raise Skip("the image was not built")
+    folder = pathlib.Path("/opt/apps/empty-dir")  # as Kubernetes makes it: of root, and open to all
+    folder.mkdir()
+    folder.chmod(0o777)
+    pod = (root / "docs/recipes/kubernetes/pod.yaml").read_text()
+    copy, start_program = (" ".join(words.split(", ")) for words in re.findall(r"command: \[(.*)\]", pod))
+    run(f"podman run --rm --user 1000 -v {folder}:/gpupool --entrypoint= localhost/gpupool {copy}")
+    check_half(run(f"podman run --rm --user 1000 -v {folder}:/gpupool:ro --device nvidia.com/gpu=all $IMAGE {start_program}"))
+
+
 def a_user_without_rights_runs_a_container_with_the_library(root):
     need_containers()
     home = pathlib.Path("/opt/apps/home")
@@ -193,5 +206,6 @@ STEPS = [
     a_container_of_another_user_is_seen_from_the_host,
     a_container_with_a_read_only_root_has_a_socket_and_a_counter_page,
     an_image_has_the_library_built_in,
+    a_pod_copies_the_library_into_a_folder_that_its_containers_share,
     a_user_without_rights_runs_a_container_with_the_library,
 ]

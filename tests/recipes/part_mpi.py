@@ -10,8 +10,8 @@ import subprocess
 
 from recipes import SIM, WORK, await_true, expect, need, run, start, write_program
 
-# OpenMPI's mpirun refuses root, more ranks than processors, and a machine that has only the loopback interface, unless it
-# is told otherwise.
+# Variables without which OpenMPI's mpirun refuses root, more ranks than processors, and a machine that has only the
+# loopback interface.
 ALLOWED = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1",
            "OMPI_MCA_oob_tcp_if_include": "lo", "OMPI_MCA_btl_tcp_if_include": "lo"}
 

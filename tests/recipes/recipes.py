@@ -95,7 +95,7 @@ def make_machine(root, build):
     mount("--make-rprivate", "/")
     mount("-t", "tmpfs", "-o", "mode=1777,size=2g", "tmpfs", "/tmp")
     mount("-t", "tmpfs", "-o", "mode=755", "tmpfs", "/run")
-    # What the steps change in these folders is not seen outside.
+    # Changes of these folders stay in this namespace.
     for folder in "/etc", "/opt", "/var":
         upper, work = (pathlib.Path(f"/tmp/.changes{folder}/{name}") for name in ("upper", "work"))
         upper.mkdir(parents=True)

@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: MIT
+# SPDX-FileCopyrightText: 2026 The gpupool authors
+"""
+Usage: test_recipes.py ROOT VERSION
+
+Checks the recipes as far as that needs neither root nor services, which `scripts/recipes-test` needs.
+"""
+
+import ast
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT, VERSION = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2]
+RECIPES = ROOT / "docs/recipes"
+sys.path.insert(0, str(ROOT / "tests/readers"))
+sys.path.insert(0, str(ROOT / "tests/recipes"))
+
+from readers import Skip, main  # noqa: E402
+
+PAGES = ("docs/hpc.md", "docs/containers.md")
+PLACEHOLDERS = r"\b(PID|ID|IMAGE|CONTAINER)\b"
+# Commands of these pages that other scripts run: a pattern of the script's text.
+ELSEWHERE = {"scripts/package tarball": ("scripts/package-test", r'"scripts/package"|scripts/package \{kind\}')}
+
+
+def commands_of(page):
+    """The lines of the code blocks of a page, without comments; lines that a backslash continues are joined."""
+    text = re.sub(r" *\\\n *", " ", (ROOT / page).read_text())
+    for line in re.findall(r"(?m)^    (?! )(\S.*)$", text):
+        yield re.sub(r" +# .*$", "", line).rstrip()
+
+
+def texts_that_run():
+    """All lines of texts in the parts of scripts/recipes-test; a variable in an f-string stands as {}."""
+    for path in sorted((ROOT / "tests/recipes").glob("*.py")):
+        if path.name in ("test_recipes.py", "chart.py"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield from node.value.splitlines()
+
+
+def unrun_commands(page, texts):
+    for command in commands_of(page):
+        script, pattern = ELSEWHERE.get(command, (None, None))
+        if script and re.search(pattern, (ROOT / script).read_text()):
+            continue
+        if re.sub(PLACEHOLDERS, r"$\1", command) not in texts:
+            yield command
+
+
+def each_command_of_the_pages_is_one_that_a_script_runs():
+    texts = {text.strip() for text in texts_that_run()}
+    for page in PAGES:
+        assert len(list(commands_of(page))) > 8, "the page has no commands"
+        unrun = list(unrun_commands(page, texts))
+        assert not unrun, f"{page}: no part of scripts/recipes-test runs {unrun}"
+
+
+def a_command_that_no_script_runs_is_found():
+    texts = {text.strip() for text in texts_that_run()}
+    texts.discard("srun -n 4 gpupool-run --limit=25% ./simulation")
+    assert list(unrun_commands("docs/hpc.md", texts)) == ["srun -n 4 gpupool-run --limit=25% ./simulation"]
+
+
+def each_recipe_is_in_the_table_of_its_folder():
+    table = (RECIPES / "README.md").read_text()
+    for path in RECIPES.iterdir():
+        assert not path.is_dir() or f"[{path.name}]({path.name})" in table, path
+
+
+def prolog(**environment):
+    """The variables that the TaskProlog sets, with a library that exists."""
+    with tempfile.TemporaryDirectory() as folder:
+        library = pathlib.Path(folder, "libgpupool.so")
+        library.touch()
+        script = (RECIPES / "slurm/gpupool-task-prolog").read_text()
+        script = re.sub(r"(?m)^library=.*$", f"library={library}", script)
+        done = subprocess.run(["sh", "-c", script], env={"PATH": os.environ["PATH"], **environment}, capture_output=True,
+                              text=True, check=True)
+        assert not done.stderr, done.stderr
+        lines = [re.fullmatch(r"export (\w+)=([^'\"]*)", line) for line in done.stdout.splitlines()]
+        assert all(lines), done.stdout
+        return {line[1]: line[2].replace(str(library), "LIBRARY") for line in lines}
+
+
+def the_task_prolog_makes_a_limit_of_the_shards_of_a_job():
+    for shards, tasks, limit in (("4", "2", "25%"), ("8", "1", None), ("1", "1", "12%"), ("1", "64", "1%"), ("16", "1", None),
+                                 ("4", "2(x3)", "25%"), ("4", "4(x2),2", "12%"), ("4", "1,4", "12%"), ("", "1", None),
+                                 ("many", "1", None), ("4", "", "50%"), ("0", "1", None)):
+        found = prolog(SLURM_SHARDS_ON_NODE=shards, SLURM_STEP_TASKS_PER_NODE=tasks)
+        assert found == {"LD_PRELOAD": "LIBRARY", **({"GPUPOOL_LIMIT": limit} if limit else {})}, (shards, tasks, found)
+
+
+def the_task_prolog_keeps_the_settings_of_the_user():
+    assert prolog(GPUPOOL="off", SLURM_SHARDS_ON_NODE="4") == {}
+    assert prolog(GPUPOOL_LIMIT="1GiB", SLURM_SHARDS_ON_NODE="4") == {"LD_PRELOAD": "LIBRARY"}
+    assert prolog(LD_PRELOAD="libc.so.6") == {"LD_PRELOAD": "LIBRARY:libc.so.6"}
+
+
+def the_CDI_file_has_a_library_in_each_device():
+    check_cdi(json.loads((RECIPES / "containers/gpupool.json").read_text()), "/opt/apps/gpupool")
+
+
+def check_cdi(document, folder):
+    assert re.fullmatch(r"0\.\d\.0", document["cdiVersion"]) and document["kind"] == "gpupool.dev/pool"
+    assert [device["name"] for device in document["devices"]] == ["all", "half"]
+    library = "LD_PRELOAD=/opt/gpupool/lib/gpupool/libgpupool.so"
+    assert all(library in device["containerEdits"]["env"] for device in document["devices"])
+    mounts = {mount["containerPath"]: mount for mount in document["containerEdits"]["mounts"]}
+    assert mounts["/opt/gpupool"]["hostPath"] == folder and "ro" in mounts["/opt/gpupool"]["options"]
+    assert mounts["/run/gpupool"]["hostPath"] == "/run/gpupool"
+
+
+def chart(**changes):
+    try:
+        import chart as renderer
+    except ImportError as error:
+        raise Skip("no Python module yaml") from error
+    return {(document["kind"], document["metadata"]["name"]): document
+            for document in renderer.documents(RECIPES / "helm/gpupool", **changes)}
+
+
+def the_chart_has_its_optional_documents_only_if_they_are_switched_on():
+    plain = {("ConfigMap", "pool-install"), ("DaemonSet", "pool"), ("Service", "pool")}
+    assert set(chart()) == plain
+    on = {"enabled": True}
+    assert set(chart(serviceMonitor=on, rules=on, dashboard=on)) == plain | {
+        ("ServiceMonitor", "pool"), ("PrometheusRule", "pool"), ("ConfigMap", "pool-dashboard")}
+
+
+def the_chart_has_the_rules_and_the_dashboard_of_the_tools():
+    documents = chart(rules={"enabled": True}, dashboard={"enabled": True})
+    import yaml
+    rules = yaml.safe_load((ROOT / "tools/export/gpupool-rules.yml").read_text())
+    assert documents["PrometheusRule", "pool"]["spec"] == rules
+    dashboard = (ROOT / "tools/export/gpupool-grafana.json").read_text()
+    assert json.loads(documents["ConfigMap", "pool-dashboard"]["data"]["gpupool.json"]) == json.loads(dashboard)
+
+
+def the_names_and_labels_of_the_chart_fit_together():
+    documents = chart(serviceMonitor={"enabled": True})
+    daemon, service = documents["DaemonSet", "pool"], documents["Service", "pool"]
+    labels = daemon["spec"]["template"]["metadata"]["labels"]
+    assert daemon["spec"]["selector"]["matchLabels"].items() <= labels.items()
+    assert service["spec"]["selector"].items() <= labels.items()
+    monitor = documents["ServiceMonitor", "pool"]["spec"]
+    assert monitor["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    assert monitor["endpoints"][0]["port"] == service["spec"]["ports"][0]["name"]
+    pod = daemon["spec"]["template"]["spec"]
+    exporter, = pod["containers"]
+    assert exporter["ports"][0]["name"] == service["spec"]["ports"][0]["targetPort"] == exporter["readinessProbe"]["httpGet"]["port"]
+    volumes = {volume["name"] for volume in pod["volumes"]}
+    for container in (*pod["containers"], *pod["initContainers"]):
+        assert {mount["name"] for mount in container["volumeMounts"]} <= volumes
+        assert container["image"] == "gpupool:" + VERSION, container["image"]
+
+
+def the_exporter_of_the_chart_has_the_capabilities_of_the_unit():
+    unit = (RECIPES / "systemd/gpupool-exporter.service").read_text()
+    wanted = re.findall(r"CAP_(\w+)", re.search(r"(?m)^CapabilityBoundingSet=(.*)$", unit)[1])
+    pod = chart()["DaemonSet", "pool"]["spec"]["template"]["spec"]
+    context = pod["containers"][0]["securityContext"]
+    assert context["capabilities"] == {"drop": ["ALL"], "add": wanted} and context["readOnlyRootFilesystem"]
+    assert pod["hostPID"] is True and not context["allowPrivilegeEscalation"]
+
+
+def install(folder, image, cdi, **changes):
+    """Runs the installing script of the chart, with a folder as the host's root."""
+    script = chart(**changes)["ConfigMap", "pool-install"]["data"]["install.sh"].replace("/host", str(folder))
+    script = script.replace("chmod 1777", ":")
+    subprocess.run(["sh", "-c", script], env={"PATH": os.environ["PATH"], "GPUPOOL_IMAGE": str(image), "GPUPOOL_CDI": str(cdi)}, check=True)
+
+
+def the_chart_installs_a_release_beside_an_older_one_and_replaces_the_CDI_file():
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        host, image, cdi = folder / "host", folder / "image", folder / "gpupool.json"
+        image.mkdir()
+        (image / "library").write_text("new")
+        cdi.write_text(chart()["ConfigMap", "pool-install"]["data"]["gpupool.json"])
+        old = host / "opt/gpupool/0.0.9"
+        old.mkdir(parents=True)
+        (old / "library").write_text("old")
+        (host / f"opt/gpupool/{VERSION}.new").mkdir()  # of an installation that was cut off
+        (host / f"opt/gpupool/{VERSION}.new/half").touch()
+        install(host, image, cdi)
+        new = host / "opt/gpupool" / VERSION
+        assert sorted(path.name for path in new.iterdir()) == ["library"] and (old / "library").read_text() == "old"
+        check_cdi(json.loads((host / "etc/cdi/gpupool.json").read_text()), f"/opt/gpupool/{VERSION}")
+        assert sorted(path.name for path in (host / "etc/cdi").iterdir()) == ["gpupool.json"]
+        # A second start changes nothing of a release that pods may have mapped.
+        before = os.stat(new / "library").st_ino
+        (image / "library").write_text("other")
+        install(host, image, cdi)
+        assert os.stat(new / "library").st_ino == before and (new / "library").read_text() == "new"
+
+
+def the_pod_runs_its_program_under_the_library_that_it_copies():
+    try:
+        import yaml
+    except ImportError as error:
+        raise Skip("no Python module yaml") from error
+    spec = yaml.safe_load((RECIPES / "kubernetes/pod.yaml").read_text())["spec"]
+    (first,), (train,) = spec["initContainers"], spec["containers"]
+    mounts = [container["volumeMounts"][0] for container in (first, train)]
+    assert {mount["name"] for mount in mounts} == {spec["volumes"][0]["name"]} and mounts[1]["readOnly"]
+    assert first["command"][-1].rstrip("/") == mounts[0]["mountPath"]
+    assert train["command"][0].startswith(mounts[1]["mountPath"] + "/bin/gpupool-run")
+
+
+def systemd_accepts_the_unit():
+    if not shutil.which("systemd-analyze"):
+        raise Skip("there is no systemd-analyze")
+    with tempfile.TemporaryDirectory() as folder:
+        unit = pathlib.Path(folder, "gpupool-exporter.service")
+        unit.write_text((RECIPES / "systemd/gpupool-exporter.service").read_text().replace("/usr/bin/gpupool-stat", "/bin/true"))
+        done = subprocess.run(["systemd-analyze", "verify", "--man=no", unit], capture_output=True, text=True, check=False)
+        ours = [line for line in done.stderr.splitlines() if "gpupool" in line]
+        assert not ours, ours
+
+
+def a_mistake_in_a_template_is_an_error():
+    import_error = None
+    try:
+        import chart as renderer
+    except ImportError as error:
+        import_error = error
+    if import_error:
+        raise Skip("no Python module yaml")
+    for text in ("{{ .Values.none }}", "{{ include \"x\" . }}", "{{- if .Values.a }}", "{{ .Values }}"):
+        try:
+            renderer.render(text, {"Values": {"a": 1}}, RECIPES)
+        except ValueError:
+            continue
+        raise AssertionError(f"{text} was rendered")
+
+
+main([
+    each_command_of_the_pages_is_one_that_a_script_runs,
+    a_command_that_no_script_runs_is_found,
+    each_recipe_is_in_the_table_of_its_folder,
+    the_task_prolog_makes_a_limit_of_the_shards_of_a_job,
+    the_task_prolog_keeps_the_settings_of_the_user,
+    the_CDI_file_has_a_library_in_each_device,
+    the_chart_has_its_optional_documents_only_if_they_are_switched_on,
+    the_chart_has_the_rules_and_the_dashboard_of_the_tools,
+    the_names_and_labels_of_the_chart_fit_together,
+    the_exporter_of_the_chart_has_the_capabilities_of_the_unit,
+    the_chart_installs_a_release_beside_an_older_one_and_replaces_the_CDI_file,
+    the_pod_runs_its_program_under_the_library_that_it_copies,
+    systemd_accepts_the_unit,
+    a_mistake_in_a_template_is_an_error,
+])
