@@ -153,7 +153,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct fuzz_input in = {data, data + size};
 	const struct stat_command *command = &stat_commands[fuzz_byte(&in) % n_commands()];
 	uint8_t flags = fuzz_byte(&in), number = fuzz_byte(&in);
-	static const char *const by[] = {NULL, "library", "size", "age"};
+	static const char *const by[][4] = {{NULL, "library", "size", "age"}, {NULL, "job", "user", "pod"}};
 	static const char *const to[] = {"folded", "prometheus", "torch", NULL};
 	bool is_page = !(command->takes & STAT_TAKES_TO);
 	char device[8], process[16];
@@ -165,13 +165,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		.timeout_ms = 2000,
 		.max_blocks = flags & HAS_MAX ? number : UINT64_MAX,
 		.device = flags & HAS_DEVICE ? device : NULL,
-		.by = by[number % 4],
+		.by = by[strcmp(command->name, "list") == 0][number % 4],
 		.to = to[number % 4],
 		.output = is_page || number % 4 ? "/dev/null" : NULL,
 		.file = process,
 		.min_bytes = number,
 		.pids = &pid,
 		.n_pids = flags & HAS_PID ? 1 : 0,
+		.job = command->takes & STAT_TAKES_JOB && !(flags & HAS_PID) && number % 2 ? "8812" : NULL,
 	};
 	enum stat_exit result;
 

@@ -28,7 +28,7 @@ MEMORY = 512 * MIB
 PRINTED_BASE, PRINTED_FACTOR = 64 << 10, 4  # bytes in any case, and per byte of an answer
 
 COMMANDS = (
-    ("status",), ("status", "--json"), ("list",), ("list", "--query=pid,user,command,pool,labels", "--format=csv"),
+    ("status",), ("status", "--json"), ("list",), ("list", "--by=job"), ("list", "--by=pod", "--json"), ("list", "--query=pid,user,command,pool,labels", "--format=csv"),
     ("metrics",), ("check",), ("blocks",), ("map",), ("leaks",), ("oom",), ("debug",), ("config",), ("region",),
     ("limit",),
 )
