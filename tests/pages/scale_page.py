@@ -43,7 +43,7 @@ of memory for a series, measured with 100 such nodes.
 
 AFTER = """* Memory is the resident memory of Prometheus, less that of an idle one. It is for processes that stay: Prometheus
   keeps the series of an ended process for two to three hours, so short jobs need more.
-* `--collect=all` is for single nodes: it has the series of the last column.
+* `--collect=all` writes several times as many series, and is for single nodes.
 * For less, scrape less often, or keep only the recording rules of `gpupool-rules.yml` in a second Prometheus.
 
 ## Command, date, commit and machine
