@@ -56,7 +56,7 @@ static void free_from_elsewhere(struct fake *fake, enum fake_call call)
 
 	if (call == FAKE_RESERVE)
 		*addr = 0;
-	if (call != FAKE_AVAILABLE || *addr)
+	if (call != FAKE_ASK_SIBLINGS || *addr)
 		return;
 	fake->hook = NULL;
 	*addr = fake->log[(fake->n_logged - 1) % FAKE_LOG_SIZE].addr;
@@ -70,7 +70,8 @@ START_TEST(an_allocation_returns_its_address_even_if_another_thread_frees_it_at_
 {
 	uint64_t freed_addr = 1, addr, lower;
 
-	px.options.reserve_bytes = 1;
+	/* More than there is, so that an allocation asks other pools for memory before it returns. */
+	px.options.reserve_bytes = 1024 * GP_GIB;
 	lower = fixture_alloc(24 * GP_MIB);
 	(void)fixture_alloc(16 * GP_MIB);
 	fixture_free_as(lower, GP_FREE_SYNCED);
