@@ -70,8 +70,33 @@ struct gp_mapping_ops {
 	int (*wait)(void *arg);
 };
 
+/*
+ * Copies between device and host memory, for pools of the kind vmm that fall asleep (vmm/sleep.h). The copies of a
+ * backend run in the order in which they are started, and beside other work.
+ */
+struct gp_sleep_ops {
+	/*
+	 * Takes pinned host memory of at least these bytes (-ENOMEM), and gives it back with the size that it got, also
+	 * after the end of the context. Both may wait for the GPU.
+	 */
+	int (*host_take)(void *arg, uint64_t bytes, void **ret_host, uint64_t *ret_size);
+	void (*host_give)(void *arg, void *host, uint64_t size);
+
+	/* Start a copy. */
+	int (*copy_out)(void *arg, void *host, uint64_t addr, uint64_t bytes);
+	int (*copy_in)(void *arg, uint64_t addr, const void *host, uint64_t bytes);
+
+	/* Marks all copies started so far, and waits for the last mark of that slot (0 or 1). */
+	int (*copy_mark)(void *arg, int slot);
+	int (*copy_wait)(void *arg, int slot);
+
+	/* Waits for all copies, as far as the context still works. */
+	void (*copy_drain)(void *arg);
+};
+
 struct gp_backend_ops {
 	const struct gp_mapping_ops *mapping; /* NULL: no virtual memory */
+	const struct gp_sleep_ops *sleep;     /* NULL: pools stay awake */
 
 	/*
 	 * Takes memory from the driver, 512-byte aligned. -ENOMEM starts the retry rounds; other errors do not.

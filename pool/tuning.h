@@ -149,6 +149,12 @@
 #define GP_CHUNK_MAX   (20 * GP_MIB)
 #define GP_CHUNK_SHARE 8
 
+/*
+ * Bytes of free memory that are copied with the used memory around it when a pool falls asleep. A copy of 1 MiB takes
+ * some 20 us, as long as the host needs for a few separate copies. No figure.
+ */
+#define GP_SLEEP_GAP (1 * GP_MIB)
+
 /* Free blocks that are searched for a well-fitting chunk, before the best so far is taken. No figure. */
 #define GP_FIT_LOOK_AT 64
 

@@ -17,6 +17,7 @@
 #include "pool/kind.h"
 #include "chunk.h"
 #include "pool/pool_impl.h"
+#include "sleep.h"
 
 /* An arena's addresses, in steps of the pool's granule. */
 struct gp_granule {
@@ -40,8 +41,10 @@ struct gp_vm {
 	struct gp_list chunks;
 	struct gp_list exported; /* cached blocks in retired chunks, while their memory may go back */
 	unsigned n_busy;         /* threads that map or unmap */
+	bool is_exclusive;       /* the only one of them moves memory to or from the host: no other may begin */
 	bool is_over;            /* gp_pool_unmap was called */
 	uint64_t n_stuck;        /* chunks that are stuck */
+	struct gp_sleep_bytes asleep;
 };
 
 static inline struct gp_arena *gp_arena_for(const struct gp_pool *pool, uint64_t size)

@@ -13,6 +13,7 @@
 #include "pool/pool.h"
 #include "chunk.h"
 #include "arena_life.h"
+#include "saved.h"
 #include "pool/tuning.h"
 
 static const struct gp_mapping_ops *mapping_of(const struct gp_pool *pool)
@@ -136,7 +137,9 @@ static void unmap_all(struct gp_pool *pool)
 
 		if (chunk->is_mapped)
 			chunk->is_mapped = be->ops->mapping->unmap(be->arg, chunk->addr, chunk->size) != 0;
-		be->ops->mapping->release(be->arg, chunk->handle, chunk->size);
+		if (!chunk->is_asleep || chunk->handle != GP_CHUNK_NO_HANDLE)
+			be->ops->mapping->release(be->arg, chunk->handle, chunk->size);
+		gp_saved_forget(pool, chunk);
 		if (chunk->is_mapped)
 			continue;
 		gp_list_remove(link);
@@ -147,10 +150,20 @@ static void unmap_all(struct gp_pool *pool)
 
 bool gp_arena_enter_locked(struct gp_pool *pool)
 {
-	if (gp_flag_is_set(&pool->dead))
+	if (gp_flag_is_set(&pool->dead) || pool->cache.vm->is_exclusive)
 		return false;
 	pool->cache.vm->n_busy++;
 	return true;
+}
+
+bool gp_arena_enter_waiting_locked(struct gp_pool *pool)
+{
+	for (unsigned attempt = 0; pool->cache.vm->is_exclusive && !gp_flag_is_set(&pool->dead); attempt++) {
+		gp_mutex_unlock(&pool->lock);
+		gp_yield(attempt);
+		gp_mutex_lock(&pool->lock);
+	}
+	return gp_arena_enter_locked(pool);
 }
 
 void gp_arena_leave(struct gp_pool *pool)

@@ -11,9 +11,11 @@ void gp_arena_close(struct gp_pool *pool);
 
 /*
  * Bracket the work of a thread that maps or unmaps, from before it takes blocks until it has returned them.
- * gp_arena_enter_locked returns false if the pool is dead.
+ * gp_arena_enter_locked returns false if the pool is dead, or falls asleep or wakes (sleep.h).
+ * gp_arena_enter_waiting_locked waits until that is over, without the lock, and returns false only if the pool is dead.
  */
 bool gp_arena_enter_locked(struct gp_pool *pool);
+bool gp_arena_enter_waiting_locked(struct gp_pool *pool);
 void gp_arena_leave(struct gp_pool *pool);
 
 /* As gp_pool_unmap. */

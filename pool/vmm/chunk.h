@@ -8,6 +8,10 @@
 #include "pool/pool.h"
 
 struct gp_arena;
+struct gp_saved;
+
+/* The handle of a chunk that has no memory, since it is asleep. */
+#define GP_CHUNK_NO_HANDLE 0
 
 struct gp_chunk {
 	struct gp_list link; /* vm->chunks */
@@ -15,7 +19,9 @@ struct gp_chunk {
 	bool is_mapped;  /* as far as its thread knows */
 	bool is_stuck;   /* the driver refused to unmap it: left alone until all memory is to go back */
 	bool is_retired; /* no block is cut from it again, and it does not move, since part of it was exported, say */
+	bool is_asleep;  /* its memory is in the driver and its content in host memory: left alone until it is awake */
 	unsigned n_pins; /* threads that use the handle: it is neither moved nor given back meanwhile */
+	struct gp_saved *saved; /* the content, while the chunk is asleep or about to be */
 };
 
 /* Creates a chunk. It belongs to the thread until it is mapped, and counts as returning. */

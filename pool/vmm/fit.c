@@ -139,7 +139,7 @@ static struct gp_chunk *chunk_in(const struct gp_block *b, uint64_t max_bytes)
 
 		at = chunk->addr + chunk->size;
 		if (chunk->addr >= b->addr && at <= end && chunk->size <= max_bytes && !chunk->is_stuck &&
-			!chunk->n_pins && (!best || chunk->size > best->size))
+			!chunk->n_pins && !chunk->is_asleep && (!best || chunk->size > best->size))
 			best = chunk;
 	}
 	return best;
@@ -201,18 +201,19 @@ struct gp_chunk *gp_arena_take_chunk_locked(struct gp_pool *pool, uint64_t max_b
 	return best;
 }
 
-static bool has_pinned(const struct gp_block *b)
+/* True if a chunk of the block is pinned, or asleep: it may go later. */
+static bool has_later(const struct gp_block *b)
 {
 	const struct gp_arena *arena = b->segment->arena;
-	bool is_pinned = false;
+	bool is_later = false;
 
-	for (uint64_t at = b->addr; at < b->addr + b->size && !is_pinned;) {
+	for (uint64_t at = b->addr; at < b->addr + b->size && !is_later;) {
 		const struct gp_chunk *chunk = gp_arena_granule_at(arena, at)->chunk;
 
-		is_pinned = chunk->n_pins != 0;
+		is_later = chunk->n_pins != 0 || chunk->is_asleep;
 		at = chunk->addr + chunk->size;
 	}
-	return is_pinned;
+	return is_later;
 }
 
 struct gp_chunk *gp_arena_take_exported_chunk_locked(struct gp_pool *pool)
@@ -231,10 +232,10 @@ struct gp_chunk *gp_arena_take_exported_chunk_locked(struct gp_pool *pool)
 			return chunk;
 		}
 		/*
-		 * No chunk lies wholly in the rest, which shares its memory with blocks in use. A pinned chunk may go
-		 * later.
+		 * No chunk lies wholly in the rest, which shares its memory with blocks in use. A chunk that is pinned
+		 * or asleep may go later.
 		 */
-		if (b->seq < completed && !has_pinned(b))
+		if (b->seq < completed && !has_later(b))
 			gp_list_remove(link);
 	}
 	return NULL;

@@ -281,7 +281,7 @@ static int begin(struct filling *f)
 	int r = GP_E_DEAD;
 
 	gp_mutex_lock(&pool->lock);
-	if (!gp_arena_enter_locked(pool)) {
+	if (!gp_arena_enter_waiting_locked(pool)) {
 		gp_mutex_unlock(&pool->lock);
 		return r;
 	}

@@ -41,6 +41,10 @@ static int pin_locked(struct gp_pool *pool, uint64_t addr, uint64_t serial, uint
 	if (at >= pin->span_bytes || !gp_arena_enter_locked(pool))
 		return GP_E_FOREIGN;
 	pin->chunk = chunk_at(b->segment->arena, first->addr + at);
+	if (pin->chunk->is_asleep) {
+		pool->cache.vm->n_busy--;
+		return GP_E_FOREIGN;
+	}
 	pin->chunk->n_pins++;
 	pin->handle = pin->chunk->handle;
 	pin->bytes = pin->chunk->size;

@@ -39,6 +39,7 @@ void fake_deinit(struct fake *fake)
 		munmap((void *)fake->units, fake->n_units * sizeof(*fake->units));
 	free(fake->ranges);
 	free(fake->chunks);
+	free(fake->copies);
 }
 
 void fake_set_breach(struct fake *fake, const char *what)
@@ -582,6 +583,7 @@ static void fence_failed(void *arg)
 
 static const struct gp_backend_ops ops = {
 	.mapping = &fake_mapping,
+	.sleep = &fake_sleep,
 	.reserve = reserve,
 	.release = release,
 	.release_begin = release_begin,

@@ -39,6 +39,9 @@ enum fake_call {
 	FAKE_MAP,
 	FAKE_UNMAP,
 	FAKE_UNDO, /* undoes a map that failed half-way */
+	FAKE_HOST_TAKE,
+	FAKE_COPY,
+	FAKE_COPY_WAIT,
 	FAKE_N_CALLS
 };
 
@@ -95,6 +98,7 @@ struct fake {
 	_Atomic unsigned attempt_max; /* the highest attempt that a pause was given */
 	_Atomic(const char *) breach;
 	uint64_t reserved_bytes;
+	uint64_t host_bytes;                      /* of host memory that is taken */
 	struct fake_log_entry log[FAKE_LOG_SIZE]; /* a ring; the latest call precedes n_logged % FAKE_LOG_SIZE */
 	uint64_t n_logged;
 
@@ -106,6 +110,7 @@ struct fake {
 	struct fake_chunk *chunks;
 	size_t n_chunks, chunks_size;
 	uint64_t n_handles;
+	struct fake_copies *copies;
 	_Atomic uint64_t addresses_end, addresses_bytes;
 	struct fake_plan plans[FAKE_N_CALLS];
 	_Atomic uint64_t covers[GP_FENCE_SLOTS];

@@ -48,3 +48,7 @@ void fake_wait_for(struct fake *fake, uint64_t work);
  */
 bool fake_is_mapped(struct fake *fake, uint64_t addr, uint64_t bytes);
 extern const struct gp_mapping_ops fake_mapping;
+
+/* fake_sleep.c: a breach if a copy from or to this memory is under way. fake->lock is held. */
+void fake_check_copies_locked(struct fake *fake, uint64_t addr, uint64_t bytes);
+extern const struct gp_sleep_ops fake_sleep;

@@ -183,6 +183,7 @@ static int unmap_chunk(void *arg, uint64_t addr, uint64_t bytes)
 			chunk = &fake->chunks[i];
 	if (!chunk)
 		fake_set_breach(fake, "addresses were unmapped that no chunk is mapped at");
+	fake_check_copies_locked(fake, addr, bytes);
 	if (fake_last_use(fake, addr, bytes) > atomic_load(&fake->completed) && !fake->has_ended)
 		fake_set_breach(fake, "memory that the GPU still uses was unmapped");
 	if (chunk) {

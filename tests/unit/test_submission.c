@@ -6,6 +6,7 @@
 #include <check.h>
 #include <pthread.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include "fence_fixture.h"
 #include "pool/submission.h"
@@ -224,6 +225,93 @@ START_TEST(threads_beyond_the_number_of_submission_lanes_share_lanes)
 }
 END_TEST
 
+START_TEST(a_closed_gate_keeps_submissions_and_visits_out_and_a_submission_under_way_is_seen)
+{
+	struct gp_submissions work = GP_SUBMISSION_INIT;
+	struct gp_submission_lane *lane = gp_submission_lane(&work);
+
+	ck_assert(gp_submission_enter(&work, lane));
+	ck_assert(gp_submission_visit(&work));
+	gp_submission_close(&work);
+	ck_assert(!gp_submission_is_quiet(&work));
+	gp_submission_leave(lane);
+	ck_assert(!gp_submission_is_quiet(&work));
+	gp_submission_end_visit(&work);
+	ck_assert(gp_submission_is_quiet(&work));
+	/* A fence that is recorded meanwhile does not open it. */
+	ck_assert_uint_ne(gp_submission_look(&work), GP_SUBMISSION_NO_EPOCH);
+	ck_assert(!gp_submission_enter(&work, lane));
+	gp_submission_leave(lane);
+	ck_assert(!gp_submission_visit(&work));
+	ck_assert(gp_submission_is_quiet(&work));
+	gp_submission_open(&work);
+	ck_assert(gp_submission_enter(&work, lane));
+	gp_submission_leave(lane);
+	gp_submission_close(&work);
+	gp_submission_lose_sight(&work);
+	ck_assert(!gp_submission_is_quiet(&work));
+}
+END_TEST
+
+static _Atomic bool is_gate_closed, is_over;
+static _Atomic unsigned n_passed, n_held;
+
+/* Submits all the time. A submission that runs while the gate is closed and quiet is an error. */
+static void *submit_at_gate(void *unused)
+{
+	struct gp_submission_lane *lane = gp_submission_lane(&shared);
+
+	while (!atomic_load(&is_over)) {
+		bool is_in = gp_submission_enter(&shared, lane);
+
+		if (is_in)
+			atomic_fetch_add(&n_passed, atomic_load(&is_gate_closed));
+		else
+			atomic_fetch_add(&n_held, 1);
+		gp_submission_leave(lane);
+		/* A hook that finds the gate closed waits, so that its lane stays empty. */
+		if (!is_in)
+			usleep(100);
+	}
+	return NULL;
+}
+
+static void *record_at_gate(void *unused)
+{
+	while (!atomic_load(&is_over)) {
+		(void)gp_submission_look(&shared);
+		sched_yield();
+	}
+	return NULL;
+}
+
+/* Before it opens the gate, the closing thread takes its flag back. */
+START_TEST(no_submission_passes_a_gate_that_was_found_quiet)
+{
+	pthread_t threads[N_WORKERS + 1];
+
+	shared = GP_SUBMISSION_INIT;
+	for (unsigned i = 0; i <= N_WORKERS; i++)
+		ck_assert_int_eq(
+			pthread_create(&threads[i], NULL, i < N_WORKERS ? submit_at_gate : record_at_gate, NULL), 0);
+	for (unsigned i = 0; i < 100; i++) {
+		gp_submission_close(&shared);
+		for (unsigned k = 0; !gp_submission_is_quiet(&shared); k++)
+			gp_yield(k);
+		atomic_store(&is_gate_closed, true);
+		sched_yield();
+		atomic_store(&is_gate_closed, false);
+		gp_submission_open(&shared);
+		sched_yield();
+	}
+	atomic_store(&is_over, true);
+	for (unsigned i = 0; i <= N_WORKERS; i++)
+		ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
+	ck_assert_uint_eq(atomic_load(&n_passed), 0);
+	ck_assert_uint_gt(atomic_load(&n_held), 0);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("submission");
@@ -235,6 +323,8 @@ int main(void)
 	tcase_add_test(tc, a_record_during_a_submission_gets_no_epoch);
 	tcase_add_test(tc, threads_beyond_the_number_of_submission_lanes_share_lanes);
 	tcase_add_test(tc, the_fence_that_a_free_relies_on_covers_all_work_the_gpu_was_seen_to_have);
+	tcase_add_test(tc, a_closed_gate_keeps_submissions_and_visits_out_and_a_submission_under_way_is_seen);
+	tcase_add_test(tc, no_submission_passes_a_gate_that_was_found_quiet);
 	suite_add_tcase(suite, fences);
 	tcase_add_checked_fixture(fences, setup_seen, teardown);
 	tcase_add_test(fences, a_free_without_new_work_is_covered_by_the_fence_before_it);

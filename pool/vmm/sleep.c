@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include "sleep.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "arena.h"
+#include "arena_life.h"
+#include "chunk.h"
+#include "saved.h"
+#include "pool/tuning.h"
+
+enum { SLOTS = 2 }; /* copies of one chunk are under way while those of the chunk before are awaited */
+
+static const struct gp_sleep_ops *ops_of(const struct gp_pool *pool)
+{
+	return gp_pool_backend(pool)->ops->sleep;
+}
+
+static void *arg_of(const struct gp_pool *pool)
+{
+	return gp_pool_backend(pool)->arg;
+}
+
+static const struct gp_mapping_ops *mapping_of(const struct gp_pool *pool)
+{
+	return gp_pool_backend(pool)->ops->mapping;
+}
+
+/* Only threads between enter and leave change the list, so it can be walked without the lock. */
+#define each_chunk(link, pool) gp_list_each(link, &(pool)->cache.vm->chunks)
+
+static struct gp_chunk *chunk_of(struct gp_list *link)
+{
+	return gp_container_of(link, struct gp_chunk, link);
+}
+
+static bool is_dead(struct gp_pool *pool)
+{
+	return gp_flag_is_set(&pool->dead);
+}
+
+int gp_pool_sleep_enter(struct gp_pool *pool, uint64_t max_ns)
+{
+	const struct gp_backend *be = gp_pool_backend(pool);
+	uint64_t start_ns = gp_pool_now_ns(pool);
+	struct gp_vm *vm = pool->options.kind == GP_KIND_VMM ? pool->cache.vm : NULL;
+
+	if (!vm || !be->ops->sleep)
+		return -ENOTSUP;
+	for (unsigned attempt = 0;; attempt++) {
+		bool is_alive, is_free;
+
+		gp_mutex_lock(&pool->lock);
+		is_free = vm->n_busy == 0;
+		is_alive = !is_free || gp_arena_enter_locked(pool);
+		vm->is_exclusive = is_free && is_alive;
+		gp_mutex_unlock(&pool->lock);
+		if (!is_alive)
+			return GP_E_DEAD;
+		if (is_free)
+			return 0;
+		if (gp_pool_now_ns(pool) - start_ns >= max_ns)
+			return -EAGAIN;
+		be->ops->pause(be->arg, attempt);
+	}
+}
+
+void gp_pool_sleep_leave(struct gp_pool *pool)
+{
+	struct gp_list *link;
+
+	each_chunk(link, pool) if (!chunk_of(link)->is_asleep) gp_saved_forget(pool, chunk_of(link));
+	gp_mutex_lock(&pool->lock);
+	pool->cache.vm->is_exclusive = false;
+	gp_mutex_unlock(&pool->lock);
+	gp_arena_leave(pool);
+}
+
+/* Adds a part. Parts with little free memory between them are copied as one. */
+static void keep(struct gp_saved *saved, uint64_t offset, uint64_t bytes)
+{
+	uint64_t end = saved->n ? saved->parts[saved->n - 1].offset + saved->parts[saved->n - 1].bytes : 0;
+
+	if (saved->n && offset - end < GP_SLEEP_GAP) {
+		saved->parts[saved->n - 1].bytes += offset + bytes - end;
+		saved->bytes += offset + bytes - end;
+		return;
+	}
+	saved->parts[saved->n].offset = offset;
+	saved->parts[saved->n++].bytes = bytes;
+	saved->bytes += bytes;
+}
+
+/* Pending blocks are kept, too: a graph may go on using memory that was freed while it was captured. */
+static void survey_locked(struct gp_pool *pool, const struct gp_chunk *chunk, struct gp_saved *saved)
+{
+	const struct gp_block *b = gp_arena_block_of_locked(pool, chunk);
+	uint64_t end = chunk->addr + chunk->size;
+
+	for (; b && b->addr < end; b = b->next) {
+		uint64_t from = gp_max(b->addr, chunk->addr), to = gp_min(b->addr + b->size, end);
+
+		if (gp_block_state(b) != GP_BLOCK_CACHED)
+			keep(saved, from - chunk->addr, to - from);
+	}
+}
+
+static int survey(struct gp_pool *pool, struct gp_chunk *chunk)
+{
+	/* Each part but the first begins at least GP_SLEEP_GAP behind the end of the one before. */
+	uint64_t n_max = chunk->size / GP_SLEEP_GAP + 2;
+	struct gp_saved *saved = calloc(1, sizeof(*saved) + n_max * sizeof(saved->parts[0]));
+	bool is_alive;
+
+	if (!saved)
+		return -ENOMEM;
+	gp_mutex_lock(&pool->lock);
+	is_alive = !is_dead(pool);
+	if (is_alive)
+		survey_locked(pool, chunk, saved);
+	gp_mutex_unlock(&pool->lock);
+	chunk->saved = saved;
+	return is_alive ? 0 : GP_E_DEAD;
+}
+
+int gp_pool_sleep_survey(struct gp_pool *pool, struct gp_sleep_bytes *ret_bytes)
+{
+	struct gp_sleep_bytes bytes = {0};
+	struct gp_list *link;
+
+	each_chunk(link, pool)
+	{
+		struct gp_chunk *chunk = chunk_of(link);
+		int r;
+
+		if (chunk->is_asleep)
+			continue;
+		bytes.shared_bytes += chunk->is_retired ? chunk->size : 0;
+		bytes.stuck_bytes += chunk->is_stuck && !chunk->is_retired ? chunk->size : 0;
+		if (chunk->is_retired || chunk->is_stuck)
+			continue;
+		r = survey(pool, chunk);
+		if (r)
+			return r;
+		bytes.device_bytes += chunk->size;
+		bytes.host_bytes += chunk->saved->bytes;
+	}
+	*ret_bytes = bytes;
+	return 0;
+}
+
+int gp_pool_sleep_take_host(struct gp_pool *pool)
+{
+	struct gp_list *link;
+
+	each_chunk(link, pool)
+	{
+		struct gp_saved *saved = chunk_of(link)->saved;
+		int r;
+
+		if (!saved || !saved->bytes || saved->host)
+			continue;
+		r = ops_of(pool)->host_take(arg_of(pool), saved->bytes, &saved->host, &saved->size);
+		if (r)
+			return r;
+	}
+	return 0;
+}
+
+/* Starts the copies of a chunk, in either direction. */
+static int start_copies(struct gp_pool *pool, const struct gp_chunk *chunk, bool is_out)
+{
+	const struct gp_sleep_ops *ops = ops_of(pool);
+	const struct gp_saved *saved = chunk->saved;
+	char *host = saved->host;
+	int r = 0;
+
+	for (unsigned i = 0; i < saved->n && !r; i++) {
+		uint64_t addr = chunk->addr + saved->parts[i].offset, bytes = saved->parts[i].bytes;
+
+		r = is_out ? ops->copy_out(arg_of(pool), host, addr, bytes)
+			   : ops->copy_in(arg_of(pool), addr, host, bytes);
+		host += bytes;
+	}
+	return r;
+}
+
+static void set_asleep(struct gp_pool *pool, struct gp_chunk *chunk, bool is_asleep)
+{
+	struct gp_sleep_bytes *asleep = &pool->cache.vm->asleep;
+
+	gp_mutex_lock(&pool->lock);
+	chunk->is_asleep = is_asleep;
+	if (is_asleep) {
+		asleep->device_bytes += chunk->size;
+		asleep->host_bytes += chunk->saved->bytes;
+	} else {
+		asleep->device_bytes -= chunk->size;
+		asleep->host_bytes -= chunk->saved->bytes;
+	}
+	gp_mutex_unlock(&pool->lock);
+}
+
+static int unmap(struct gp_pool *pool, struct gp_chunk *chunk)
+{
+	int r = mapping_of(pool)->unmap(arg_of(pool), chunk->addr, chunk->size);
+
+	chunk->is_mapped = r != 0;
+	return r;
+}
+
+static void release(struct gp_pool *pool, struct gp_chunk *chunk)
+{
+	mapping_of(pool)->release(arg_of(pool), chunk->handle, chunk->size);
+	chunk->handle = GP_CHUNK_NO_HANDLE;
+}
+
+/* Gives back the memory of a chunk whose copies were the last before the mark in this slot. */
+static int finish_out(struct gp_pool *pool, struct gp_chunk *chunk, int slot)
+{
+	int r = ops_of(pool)->copy_wait(arg_of(pool), slot);
+
+	if (!r)
+		r = unmap(pool, chunk);
+	if (r)
+		return r;
+	release(pool, chunk);
+	set_asleep(pool, chunk, true);
+	return 0;
+}
+
+int gp_pool_sleep_move_out(struct gp_pool *pool, bool (*must_stop)(void *arg), void *arg)
+{
+	struct gp_chunk *before = NULL;
+	struct gp_list *link;
+	unsigned n = 0;
+	int r = 0, last = 0;
+
+	each_chunk(link, pool)
+	{
+		struct gp_chunk *chunk = chunk_of(link);
+
+		if (chunk->is_asleep || !chunk->saved)
+			continue;
+		if (is_dead(pool))
+			r = GP_E_DEAD;
+		else if (must_stop && must_stop(arg))
+			r = -ECANCELED;
+		if (!r)
+			r = start_copies(pool, chunk, true);
+		if (!r)
+			r = ops_of(pool)->copy_mark(arg_of(pool), (int)(n % SLOTS));
+		if (r)
+			break;
+		if (before)
+			r = finish_out(pool, before, (int)((n - 1) % SLOTS));
+		before = chunk;
+		n++;
+		if (r)
+			break;
+	}
+	if (before && !before->is_asleep && (!r || r == -ECANCELED))
+		last = finish_out(pool, before, (int)((n - 1) % SLOTS));
+	/* Copies that have begun use host memory that the caller is about to give back. */
+	if (r || last)
+		ops_of(pool)->copy_drain(arg_of(pool));
+	return r ? r : last;
+}
+
+void gp_pool_sleep_return_device(struct gp_pool *pool)
+{
+	struct gp_list *link;
+
+	each_chunk(link, pool)
+	{
+		struct gp_chunk *chunk = chunk_of(link);
+
+		if (!chunk->is_asleep || chunk->handle == GP_CHUNK_NO_HANDLE)
+			continue;
+		/* A chunk that the driver does not unmap keeps its memory, and is unmapped before it is mapped. */
+		if (!chunk->is_mapped || !unmap(pool, chunk))
+			release(pool, chunk);
+	}
+}
+
+int gp_pool_sleep_take_device(struct gp_pool *pool)
+{
+	struct gp_list *link;
+	int r = 0;
+
+	each_chunk(link, pool)
+	{
+		struct gp_chunk *chunk = chunk_of(link);
+
+		if (!chunk->is_asleep || chunk->handle != GP_CHUNK_NO_HANDLE)
+			continue;
+		r = is_dead(pool) ? GP_E_DEAD : mapping_of(pool)->create(arg_of(pool), chunk->size, &chunk->handle);
+		if (r)
+			break;
+	}
+	if (r)
+		gp_pool_sleep_return_device(pool);
+	return r;
+}
+
+static int map(struct gp_pool *pool, struct gp_chunk *chunk)
+{
+	bool is_stuck = false;
+	int r = chunk->is_mapped ? unmap(pool, chunk) : 0;
+
+	if (!r)
+		r = mapping_of(pool)->map(arg_of(pool), chunk->addr, chunk->size, chunk->handle, &is_stuck);
+	chunk->is_mapped = chunk->is_mapped || !r || is_stuck;
+	return r;
+}
+
+static int map_and_copy(struct gp_pool *pool)
+{
+	struct gp_list *link;
+	int r = 0;
+
+	each_chunk(link, pool) if (!r && chunk_of(link)->is_asleep) r =
+		is_dead(pool) ? GP_E_DEAD : map(pool, chunk_of(link));
+	each_chunk(link, pool) if (!r && chunk_of(link)->is_asleep) r = start_copies(pool, chunk_of(link), false);
+	if (!r)
+		r = ops_of(pool)->copy_mark(arg_of(pool), 0);
+	if (!r)
+		r = ops_of(pool)->copy_wait(arg_of(pool), 0);
+	if (r)
+		ops_of(pool)->copy_drain(arg_of(pool));
+	return r;
+}
+
+int gp_pool_sleep_move_in(struct gp_pool *pool)
+{
+	struct gp_list *link;
+	int r = pool->cache.vm->asleep.device_bytes ? map_and_copy(pool) : 0;
+
+	if (r)
+		return r;
+	each_chunk(link, pool) if (chunk_of(link)->is_asleep) set_asleep(pool, chunk_of(link), false);
+	return 0;
+}
+
+void gp_pool_sleep_ask(struct gp_pool *pool, uint64_t bytes)
+{
+	const struct gp_backend *be = gp_pool_backend(pool);
+
+	(void)be->ops->trim_driver(be->arg);
+	if (be->ops->ask_processes)
+		(void)be->ops->ask_processes(be->arg, bytes);
+}
+
+struct gp_sleep_bytes gp_pool_asleep(struct gp_pool *pool)
+{
+	struct gp_sleep_bytes asleep = {0};
+
+	gp_mutex_lock(&pool->lock);
+	if (pool->options.kind == GP_KIND_VMM && pool->cache.vm && !is_dead(pool))
+		asleep = pool->cache.vm->asleep;
+	gp_mutex_unlock(&pool->lock);
+	return asleep;
+}

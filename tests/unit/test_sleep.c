@@ -1,0 +1,452 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* Pools of the kind vmm that fall asleep and wake: what is copied, what goes back, and what an error leaves. */
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "pool/pool_control.h"
+#include "pool/vmm/pin.h"
+#include "pool/vmm/sleep.h"
+#include "pool_fixture.h"
+#include "tests/suite.h"
+
+#define GRANULE (2 * GP_MIB)
+
+static int fall_asleep(void)
+{
+	struct gp_sleep_bytes bytes;
+	struct gp_pool *pool = fixture_pool();
+	int r;
+
+	(void)gp_pool_reclaim(pool);
+	r = gp_pool_sleep_enter(pool, 0);
+	if (r)
+		return r;
+	r = gp_pool_sleep_survey(pool, &bytes);
+	if (!r)
+		r = gp_pool_sleep_take_host(pool);
+	if (!r)
+		r = gp_pool_sleep_move_out(pool, NULL, NULL);
+	gp_pool_sleep_leave(pool);
+	return r;
+}
+
+static int wake(void)
+{
+	struct gp_pool *pool = fixture_pool();
+	int r = gp_pool_sleep_enter(pool, 0);
+
+	if (r)
+		return r;
+	r = gp_pool_sleep_take_device(pool);
+	if (!r)
+		r = gp_pool_sleep_move_in(pool);
+	if (r)
+		gp_pool_sleep_return_device(pool);
+	gp_pool_sleep_leave(pool);
+	return r;
+}
+
+static struct gp_sleep_bytes asleep(void)
+{
+	return gp_pool_asleep(fixture_pool());
+}
+
+START_TEST(a_pool_asleep_holds_no_device_memory_and_has_the_same_addresses_awake)
+{
+	uint64_t large = fixture_alloc(40 * GP_MIB), small = fixture_alloc(GP_KIB);
+
+	ck_assert_int_eq(fall_asleep(), 0);
+	ck_assert_uint_eq(px.fake.reserved_bytes, 0);
+	ck_assert_uint_eq(asleep().device_bytes, 42 * GP_MIB);
+	ck_assert_uint_eq(asleep().host_bytes, 40 * GP_MIB + GP_KIB);
+	ck_assert_uint_eq(px.fake.host_bytes, asleep().host_bytes);
+	/* The limit keeps room for the memory. */
+	ck_assert_uint_eq(atomic_load(&px.budget.charged_bytes), 42 * GP_MIB);
+	fixture_check();
+	ck_assert_int_eq(wake(), 0);
+	ck_assert_uint_eq(px.fake.reserved_bytes, 42 * GP_MIB);
+	ck_assert_uint_eq(px.fake.host_bytes, 0);
+	ck_assert_uint_eq(asleep().device_bytes, 0);
+	ck_assert_uint_eq(fixture_info(large).size, 40 * GP_MIB);
+	ck_assert_uint_eq(fixture_info(small).size, GP_KIB);
+	fixture_check();
+	fixture_free_as(large, GP_FREE_SYNCED);
+	ck_assert_uint_eq(gp_pool_reclaim(fixture_pool()), 40 * GP_MIB);
+}
+END_TEST
+
+START_TEST(cached_memory_is_given_back_and_free_parts_of_chunks_are_not_copied)
+{
+	uint64_t part = fixture_alloc(20 * GP_MIB), whole = fixture_alloc(20 * GP_MIB);
+
+	fixture_free_as(part, GP_FREE_SYNCED);
+	ck_assert_uint_eq(fixture_alloc(8 * GP_MIB), part);
+	fixture_free_as(whole, GP_FREE_SYNCED);
+	ck_assert_int_eq(fall_asleep(), 0);
+	ck_assert_uint_eq(asleep().device_bytes, 20 * GP_MIB);
+	ck_assert_uint_eq(asleep().host_bytes, 8 * GP_MIB);
+	ck_assert_int_eq(wake(), 0);
+	/* The cached memory is gone, except for the rest of the chunk. */
+	ck_assert_uint_eq(fixture_stats().total_bytes, 20 * GP_MIB);
+}
+END_TEST
+
+START_TEST(small_gaps_between_used_blocks_are_copied_with_them)
+{
+	uint64_t blocks[8];
+
+	for (int i = 0; i < 8; i++)
+		blocks[i] = fixture_alloc(128 * GP_KIB);
+	for (int i = 1; i < 8; i += 2)
+		fixture_free_as(blocks[i], GP_FREE_SYNCED);
+	fake_calls(&px.fake, FAKE_COPY);
+	ck_assert_int_eq(fall_asleep(), 0);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_COPY), 1);
+	ck_assert_uint_eq(asleep().host_bytes, 7 * 128 * GP_KIB);
+	ck_assert_int_eq(wake(), 0);
+}
+END_TEST
+
+/* A pending block may belong to a graph. */
+START_TEST(memory_that_was_freed_and_is_still_pending_is_copied)
+{
+	uint64_t addr = fixture_alloc(20 * GP_MIB);
+
+	fixture_free(addr);
+	fake_submit(&px.fake, 1);
+	fixture_work();
+	ck_assert_uint_eq(fixture_stats().total_bytes, 20 * GP_MIB);
+	fake_complete_all(&px.fake);
+	ck_assert_int_eq(fall_asleep(), 0);
+	ck_assert_uint_eq(asleep().device_bytes, 0); /* it was completed, so it is gone */
+}
+END_TEST
+
+/* Each step of a sleep fails once, for the nth chunk. */
+static const struct {
+	enum fake_call call;
+	unsigned nth;
+	int error;
+} sleep_failures[] = {
+	{FAKE_HOST_TAKE, 1, -ENOMEM},
+	{FAKE_HOST_TAKE, 3, -ENOMEM},
+	{FAKE_COPY, 1, 700},
+	{FAKE_COPY, 3, 700},
+	{FAKE_COPY_WAIT, 1, 700},
+	{FAKE_COPY_WAIT, 4, 700},
+	{FAKE_UNMAP, 1, 999},
+	{FAKE_UNMAP, 3, 999},
+};
+
+START_TEST(a_sleep_that_fails_can_be_undone_and_tried_again)
+{
+	for (int i = 0; i < 4; i++)
+		fixture_alloc(20 * GP_MIB);
+	fake_plan(&px.fake,
+		(struct fake_plan){sleep_failures[_i].call, sleep_failures[_i].nth, 1, sleep_failures[_i].error});
+	ck_assert_int_eq(fall_asleep(), sleep_failures[_i].error);
+	ck_assert(!fake_is_planned(&px.fake, sleep_failures[_i].call));
+	ck_assert_uint_eq(px.fake.host_bytes, asleep().host_bytes);
+	ck_assert_uint_eq(px.fake.reserved_bytes, 80 * GP_MIB - asleep().device_bytes);
+	fixture_check();
+	ck_assert_int_eq(wake(), 0);
+	ck_assert_uint_eq(px.fake.reserved_bytes, 80 * GP_MIB);
+	ck_assert_uint_eq(px.fake.host_bytes, 0);
+	ck_assert_int_eq(fall_asleep(), 0);
+	ck_assert_uint_eq(px.fake.reserved_bytes, 0);
+	ck_assert_int_eq(wake(), 0);
+}
+END_TEST
+
+/* Each step of a wake fails once. */
+static const struct {
+	enum fake_call call;
+	unsigned nth;
+	int error;
+	bool undo_fails; /* and the driver does not unmap what it has mapped */
+} wake_failures[] = {
+	{FAKE_RESERVE, 1, -ENOMEM, false},
+	{FAKE_RESERVE, 3, -ENOMEM, false},
+	{FAKE_RESERVE, 3, 999, false},
+	{FAKE_MAP, 1, -ENOMEM, false},
+	{FAKE_MAP, 3, -ENOMEM, false},
+	{FAKE_MAP, 3, 999, true},
+	{FAKE_COPY, 2, 999, false},
+	{FAKE_COPY_WAIT, 1, 999, false},
+	{FAKE_COPY_WAIT, 1, 999, true},
+};
+
+START_TEST(a_wake_that_fails_holds_no_device_memory_and_can_be_tried_again)
+{
+	uint64_t stuck;
+
+	for (int i = 0; i < 4; i++)
+		fixture_alloc(20 * GP_MIB);
+	ck_assert_int_eq(fall_asleep(), 0);
+	fake_plan(&px.fake,
+		(struct fake_plan){wake_failures[_i].call, wake_failures[_i].nth, 1, wake_failures[_i].error});
+	if (wake_failures[_i].undo_fails) {
+		fake_plan(&px.fake, (struct fake_plan){FAKE_UNDO, 1, 1, 999});
+		fake_plan(&px.fake, (struct fake_plan){FAKE_UNMAP, 2, 1, 999});
+	}
+	ck_assert_int_eq(wake(), wake_failures[_i].error);
+	stuck = wake_failures[_i].undo_fails ? 20 * GP_MIB : 0;
+	ck_assert_uint_eq(px.fake.reserved_bytes, stuck);
+	ck_assert_uint_eq(asleep().device_bytes, 80 * GP_MIB);
+	fixture_check();
+	ck_assert_int_eq(wake(), 0);
+	ck_assert_uint_eq(px.fake.reserved_bytes, 80 * GP_MIB);
+	ck_assert_uint_eq(px.fake.host_bytes, 0);
+}
+END_TEST
+
+START_TEST(a_wake_without_enough_device_memory_takes_none_of_it)
+{
+	for (int i = 0; i < 4; i++)
+		fixture_alloc(20 * GP_MIB);
+	ck_assert_int_eq(fall_asleep(), 0);
+	px.fake.outside = FIXTURE_CAPACITY - 60 * GP_MIB;
+	ck_assert_int_eq(wake(), -ENOMEM);
+	ck_assert_uint_eq(px.fake.reserved_bytes, 0);
+	px.fake.outside = 0;
+	ck_assert_int_eq(wake(), 0);
+}
+END_TEST
+
+static unsigned n_asked;
+
+static bool stop_at_third(void *arg)
+{
+	return ++n_asked == 3;
+}
+
+START_TEST(a_sleep_that_must_stop_stops_between_two_chunks)
+{
+	struct gp_sleep_bytes bytes;
+
+	for (int i = 0; i < 4; i++)
+		fixture_alloc(20 * GP_MIB);
+	ck_assert_int_eq(gp_pool_sleep_enter(px.pool, 0), 0);
+	ck_assert_int_eq(gp_pool_sleep_survey(px.pool, &bytes), 0);
+	ck_assert_uint_eq(bytes.device_bytes, 80 * GP_MIB);
+	ck_assert_int_eq(gp_pool_sleep_take_host(px.pool), 0);
+	ck_assert_int_eq(gp_pool_sleep_move_out(px.pool, stop_at_third, NULL), -ECANCELED);
+	gp_pool_sleep_leave(px.pool);
+	ck_assert_uint_eq(asleep().device_bytes, 40 * GP_MIB);
+	ck_assert_uint_eq(px.fake.host_bytes, 40 * GP_MIB);
+	ck_assert_int_eq(wake(), 0);
+}
+END_TEST
+
+START_TEST(blocks_that_are_freed_asleep_go_back_once_their_pool_is_awake)
+{
+	uint64_t first = fixture_alloc(20 * GP_MIB), second = fixture_alloc(20 * GP_MIB);
+
+	ck_assert_int_eq(fall_asleep(), 0);
+	fixture_free_as(first, GP_FREE_SYNCED);
+	ck_assert_uint_eq(gp_pool_reclaim(fixture_pool()), 0);
+	ck_assert_uint_eq(fixture_stats().total_bytes, 40 * GP_MIB);
+	fixture_check();
+	/* Memory that is asleep is not moved to serve a request. */
+	fixture_alloc(30 * GP_MIB);
+	fixture_check();
+	ck_assert_int_eq(wake(), 0);
+	fixture_free_as(second, GP_FREE_SYNCED);
+	(void)gp_pool_reclaim(fixture_pool());
+	ck_assert_uint_le(fixture_stats().total_bytes, 40 * GP_MIB);
+}
+END_TEST
+
+START_TEST(exported_memory_and_memory_of_invalidated_regions_cannot_sleep)
+{
+	struct gp_sleep_bytes bytes;
+	struct gp_invalidated invalidated;
+	uint64_t addr = fixture_alloc(20 * GP_MIB);
+
+	fixture_alloc(20 * GP_MIB);
+	if (_i)
+		(void)gp_pool_invalidate(px.pool, &invalidated);
+	else
+		ck_assert_int_eq(gp_pool_export(&px.map, addr), 0);
+	ck_assert_int_eq(gp_pool_sleep_enter(px.pool, 0), 0);
+	ck_assert_int_eq(gp_pool_sleep_survey(px.pool, &bytes), 0);
+	ck_assert_uint_eq(bytes.shared_bytes, (_i ? 40 : 20) * GP_MIB);
+	gp_pool_sleep_leave(px.pool);
+}
+END_TEST
+
+START_TEST(a_region_that_is_invalidated_asleep_gives_its_memory_back_awake)
+{
+	struct gp_invalidated invalidated;
+	uint64_t addr = fixture_alloc(20 * GP_MIB);
+
+	ck_assert_int_eq(fall_asleep(), 0);
+	ck_assert_uint_eq(gp_pool_invalidate(px.pool, &invalidated), 0);
+	ck_assert_uint_eq(invalidated.busy_bytes, 20 * GP_MIB);
+	fixture_free_as(addr, GP_FREE_SYNCED);
+	(void)gp_pool_reclaim(px.pool);
+	ck_assert_int_eq(wake(), 0);
+	ck_assert_uint_eq(gp_pool_reclaim(px.pool), 20 * GP_MIB);
+	ck_assert_uint_eq(px.fake.reserved_bytes, 0);
+}
+END_TEST
+
+START_TEST(a_chunk_asleep_cannot_be_pinned_and_a_pinned_chunk_keeps_its_pool_awake)
+{
+	uint64_t addr = fixture_alloc(20 * GP_MIB);
+	struct gp_pin pin;
+
+	ck_assert_int_eq(gp_pool_pin(&px.map, addr, fixture_info(addr).serial, 0, &pin), 0);
+	ck_assert_int_eq(gp_pool_sleep_enter(px.pool, 0), -EAGAIN);
+	gp_pool_unpin(&pin);
+	ck_assert_int_eq(fall_asleep(), 0);
+	ck_assert_int_eq(gp_pool_pin(&px.map, addr, fixture_info(addr).serial, 0, &pin), GP_E_FOREIGN);
+	ck_assert_int_eq(wake(), 0);
+	ck_assert_int_eq(gp_pool_pin(&px.map, addr, fixture_info(addr).serial, 0, &pin), 0);
+	gp_pool_unpin(&pin);
+}
+END_TEST
+
+/* fixture_teardown checks that the addresses and all memory are gone. Row 1: while it wakes. */
+START_TEST(a_context_that_ends_while_its_pool_is_asleep_leaves_nothing)
+{
+	fixture_alloc(40 * GP_MIB);
+	fixture_alloc(GP_KIB);
+	ck_assert_int_eq(fall_asleep(), 0);
+	if (_i)
+		ck_assert_int_eq(gp_pool_sleep_enter(px.pool, 0), 0);
+	if (_i)
+		ck_assert_int_eq(gp_pool_sleep_take_device(px.pool), 0);
+	gp_pool_drop(px.pool);
+	px.fake.has_ended = true;
+	gp_pool_unmap(px.pool);
+	if (_i)
+		ck_assert_int_eq(gp_pool_sleep_move_in(px.pool), GP_E_DEAD);
+	if (_i)
+		gp_pool_sleep_leave(px.pool);
+	ck_assert_uint_eq(px.fake.host_bytes, 0);
+	ck_assert_int_eq(gp_pool_sleep_enter(px.pool, 0), GP_E_DEAD);
+	ck_assert_ptr_null(fake_check_unmapped(&px.fake));
+	gp_pool_put(px.pool);
+	px.pool = NULL;
+}
+END_TEST
+
+static _Atomic uint64_t grown;
+
+static void *grow(void *arg)
+{
+	uint64_t addr;
+
+	ck_assert_int_eq(gp_pool_alloc(px.pool, 30 * GP_MIB, 0, &addr), 0);
+	atomic_store(&grown, addr);
+	return NULL;
+}
+
+START_TEST(a_thread_that_has_to_grow_waits_until_the_move_is_over)
+{
+	pthread_t thread;
+
+	fixture_alloc(20 * GP_MIB);
+	ck_assert_int_eq(gp_pool_sleep_enter(px.pool, 0), 0);
+	ck_assert_int_eq(pthread_create(&thread, NULL, grow, NULL), 0);
+	for (int i = 0; i < 100; i++)
+		gp_yield((unsigned)i);
+	ck_assert_uint_eq(atomic_load(&grown), 0);
+	gp_pool_sleep_leave(px.pool);
+	ck_assert_int_eq(pthread_join(thread, NULL), 0);
+	ck_assert_uint_ne(atomic_load(&grown), 0);
+}
+END_TEST
+
+START_TEST(only_pools_of_the_kind_vmm_sleep)
+{
+	fixture_alloc(20 * GP_MIB);
+	ck_assert_int_eq(gp_pool_sleep_enter(px.pool, 0), -ENOTSUP);
+	ck_assert_uint_eq(asleep().device_bytes, 0);
+}
+END_TEST
+
+enum { N_STEPS = 1500, N_BLOCKS = 24 };
+
+/* Random steps. The fixture checks every invariant after each of them. */
+START_TEST(random_allocations_frees_sleeps_and_wakes_keep_every_invariant)
+{
+	const char *text = getenv("GPUPOOL_TEST_SEED");
+	unsigned seed = text ? (unsigned)strtoul(text, NULL, 0) : 28;
+	uint64_t blocks[N_BLOCKS] = {0};
+	bool is_asleep = false;
+
+	for (int i = 0; i < N_STEPS; i++) {
+		unsigned action = (unsigned)rand_r(&seed) % 8, which = (unsigned)rand_r(&seed) % N_BLOCKS;
+		unsigned fault = (unsigned)rand_r(&seed) % 4;
+
+		if (blocks[which] && action < 4) {
+			fixture_free_as(blocks[which], action < 2 ? GP_FREE_NORMAL : GP_FREE_SYNCED);
+			blocks[which] = 0;
+		} else if (!blocks[which] && action < 4 && !is_asleep) {
+			uint64_t size = (uint64_t)rand_r(&seed) % (action ? 9 * GP_MIB : 64 * GP_KIB) + 1;
+
+			if (fixture_try(size, &blocks[which]))
+				blocks[which] = 0;
+		} else if (action == 4 && !is_asleep) {
+			fixture_work();
+		} else if (action == 5) {
+			(void)gp_pool_reclaim(fixture_pool());
+		} else if (action >= 6 && !is_asleep) {
+			enum fake_call call = fault == 1 ? FAKE_HOST_TAKE : fault == 2 ? FAKE_COPY : FAKE_UNMAP;
+
+			fake_complete_all(&px.fake);
+			if (fault)
+				fake_plan(&px.fake,
+					(struct fake_plan){call, 1 + which % 4, 1, fault == 1 ? -ENOMEM : 999});
+			(void)fall_asleep();
+			fake_plan(&px.fake, (struct fake_plan){call, 1, 0, 0});
+			is_asleep = asleep().device_bytes != 0;
+		} else if (is_asleep) {
+			enum fake_call call = fault == 1 ? FAKE_RESERVE : fault == 2 ? FAKE_COPY : FAKE_MAP;
+
+			if (fault)
+				fake_plan(&px.fake, (struct fake_plan){call, 1 + which % 4, 1, -ENOMEM});
+			if (wake())
+				ck_assert_uint_eq(
+					asleep().device_bytes + px.fake.reserved_bytes, fixture_stats().total_bytes);
+			fake_plan(&px.fake, (struct fake_plan){call, 1, 0, 0});
+			is_asleep = asleep().device_bytes != 0;
+		}
+		fixture_check();
+	}
+	ck_assert_int_eq(wake(), 0);
+	ck_assert_uint_eq(px.fake.host_bytes, 0);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("sleep");
+	TCase *tc = fixture_case(GP_KIND_VMM), *other = fixture_case(GP_KIND_SPLIT);
+
+	tcase_add_test(tc, a_pool_asleep_holds_no_device_memory_and_has_the_same_addresses_awake);
+	tcase_add_test(tc, cached_memory_is_given_back_and_free_parts_of_chunks_are_not_copied);
+	tcase_add_test(tc, small_gaps_between_used_blocks_are_copied_with_them);
+	tcase_add_test(tc, memory_that_was_freed_and_is_still_pending_is_copied);
+	ADD_ROWS(tc, sleep_failures, a_sleep_that_fails_can_be_undone_and_tried_again);
+	ADD_ROWS(tc, wake_failures, a_wake_that_fails_holds_no_device_memory_and_can_be_tried_again);
+	tcase_add_test(tc, a_wake_without_enough_device_memory_takes_none_of_it);
+	tcase_add_test(tc, a_sleep_that_must_stop_stops_between_two_chunks);
+	tcase_add_test(tc, blocks_that_are_freed_asleep_go_back_once_their_pool_is_awake);
+	tcase_add_loop_test(tc, exported_memory_and_memory_of_invalidated_regions_cannot_sleep, 0, 2);
+	tcase_add_test(tc, a_region_that_is_invalidated_asleep_gives_its_memory_back_awake);
+	tcase_add_test(tc, a_chunk_asleep_cannot_be_pinned_and_a_pinned_chunk_keeps_its_pool_awake);
+	tcase_add_loop_test(tc, a_context_that_ends_while_its_pool_is_asleep_leaves_nothing, 0, 2);
+	tcase_add_test(tc, a_thread_that_has_to_grow_waits_until_the_move_is_over);
+	tcase_add_test(tc, random_allocations_frees_sleeps_and_wakes_keep_every_invariant);
+	suite_add_tcase(suite, tc);
+	tcase_add_test(other, only_pools_of_the_kind_vmm_sleep);
+	suite_add_tcase(suite, other);
+	return suite_run(suite);
+}
