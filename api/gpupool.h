@@ -69,6 +69,8 @@ struct gpupool_table {
 	int (*set_oom_hook)(gpupool_oom_hook *hook, void *arg);
 	int (*region)(int is_begin, const char *name);
 	int64_t (*region_invalidate)(const char *name);
+	int64_t (*sleep)(uint64_t timeout_ms);
+	int64_t (*wake)(uint64_t timeout_ms);
 };
 
 /* The note's owner and type. Its content is the distance from there to the table. */
@@ -296,6 +298,31 @@ static inline int64_t gpupool_region_invalidate(const char *name)
 static inline int gpupool_set_oom_hook(gpupool_oom_hook *hook, void *arg)
 {
 	GPUPOOL_CALL(set_oom_hook, (hook, arg), -ENOSYS);
+}
+
+/*
+ * Moves the process's pooled device memory to host memory, and gives it to the driver. The first work that the program
+ * submits wakes the process: the memory is back at the same addresses before the work begins. Returns the bytes that
+ * went, or 0 if the process was asleep. After an error the process is awake:
+ *
+ *   - -EBUSY: a submission, a capture or the GPU's work was not over within timeout_ms
+ *   - -ENOMEM: host memory is short
+ *   - -ENOTSUP: this memory cannot sleep; the log says why at the level info, and gpupool-stat sleep does
+ *   - -EIO: the driver refused a call
+ */
+static inline int64_t gpupool_sleep(uint64_t timeout_ms)
+{
+	GPUPOOL_CALL(sleep, (timeout_ms), -ENOSYS);
+}
+
+/*
+ * Wakes the process before its next work does. Waits at most timeout_ms for device memory that other processes have
+ * taken. Returns the bytes that came back, or 0 if the process was awake. After -ENOMEM or -EIO it is still asleep,
+ * and holds no device memory; after -EBUSY another thread wakes it.
+ */
+static inline int64_t gpupool_wake(uint64_t timeout_ms)
+{
+	GPUPOOL_CALL(wake, (timeout_ms), -ENOSYS);
 }
 
 #ifdef __cplusplus

@@ -20,7 +20,8 @@ import sys
 
 __all__ = ("ALL_DEVICES", "PINNED", "MemoryPool", "NotActive", "PinnedMemoryPool", "Status",
            "caching_region", "defer_cleanup", "free_now", "get_default_memory_pool", "get_default_pinned_memory_pool",
-           "invalidate_region", "is_active", "memory_status", "no_caching", "reclaim", "set_oom_hook", "status", "version")
+           "invalidate_region", "is_active", "memory_status", "no_caching", "reclaim", "set_oom_hook", "sleep", "status",
+           "version", "wake")
 
 ALL_DEVICES = -1
 PINNED = -2
@@ -63,6 +64,8 @@ _FUNCTIONS = (
     ("set_oom_hook", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)),
     ("region", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_char_p)),
     ("region_invalidate", ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_char_p)),
+    ("sleep", ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_uint64)),
+    ("wake", ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_uint64)),
 )
 
 
@@ -176,6 +179,24 @@ def free_now(device=ALL_DEVICES):
     Like reclaim(), but first waits for the GPU. Only cached memory that shares an allocation with used blocks remains.
     """
     return _release("free_now", device)
+
+
+def sleep(timeout=1.0):
+    """
+    Moves pooled device memory to host memory until the program submits work again, and returns the bytes. timeout: how
+    many seconds to wait for the GPU. Raises OSError if it is busy or the memory cannot sleep. 0 without gpupool.
+    """
+    code = _call("sleep", int(timeout * 1000))
+    return 0 if code == -errno.ENOSYS else _check(code)
+
+
+def wake(timeout=10.0):
+    """
+    Brings the memory back now, and returns the bytes. timeout: how many seconds to wait for device memory that other
+    processes have taken. Raises OSError if it did not come back. 0 without gpupool.
+    """
+    code = _call("wake", int(timeout * 1000))
+    return 0 if code == -errno.ENOSYS else _check(code)
 
 
 class _Pool:

@@ -77,11 +77,13 @@ struct gp_config {
 	struct gp_limit pinned_limit; /* a percentage is of the machine's memory */
 	uint64_t pinned_threads;      /* GP_CONFIG_THREADS_AUTO: by the processors that the thread may use */
 	uint64_t reserve_bytes, thread_cache_bytes, oom_wait_ms;
-	uint64_t pending_count; /* UINT64_MAX: unlimited */
+	uint64_t sleep_host_bytes; /* 0: as much as there is */
+	uint64_t pending_count;    /* UINT64_MAX: unlimited */
 	double pending_ratio;
 	enum gp_config_reuse reuse;
 	enum gp_config_yield yield;
 	bool is_free_synchronous, is_async_pooled, is_runtime_served, is_vmm_cached;
+	bool is_sleep_memory_kept;
 	bool has_socket; /* if not, gpupool neither creates a socket nor connects to one */
 	enum gp_log_level log_level;
 	char log_file[GP_CONFIG_VALUE_SIZE];    /* as gp_log_open() takes it */

@@ -13,6 +13,7 @@
 #include "shim/backend/backend_supply.h"
 #include "shim/backend/peer_access.h"
 #include "shim/backend/registered.h"
+#include "shim/backend/sleep.h"
 #include "shim/backend/unpooled.h"
 #include "shim/base/barrier.h"
 #include "shim/base/fork.h"
@@ -74,6 +75,7 @@ static void set_up_modules(void)
 	gp_backend_start();
 	gp_registered_start();
 	gp_peer_access_start();
+	gp_sleep_start();
 	gp_unpooled_start();
 	gp_debug_start();
 	gp_ipc_start();

@@ -17,7 +17,9 @@
 #include "pool/pool_control.h"
 #include "pool/pool_query.h"
 #include "region_answer.h"
+#include "sleep_answer.h"
 #include "shim/backend/backend_supply.h"
+#include "shim/backend/sleep.h"
 #include "shim/base/clock.h"
 #include "shim/base/slow_path.h"
 #include "shim/context/kept.h"
@@ -64,12 +66,12 @@ static void write_device(struct gp_json *out, const struct gp_device *device)
 {
 	char uuid[GP_UUID_TEXT_MAX];
 	struct gp_totals totals;
-	uint64_t outside = UINT64_MAX;
+	uint64_t outside = UINT64_MAX, asleep = gp_sleep_bytes_of(device->index);
 
 	gp_totals_device(&totals, device->index, true);
 	if (totals.available_bytes != UINT64_MAX) {
 		outside = device->total_bytes - gp_min(totals.available_bytes, device->total_bytes);
-		outside -= gp_min(totals.stats.total_bytes, outside);
+		outside -= gp_min(totals.stats.total_bytes - gp_min(asleep, totals.stats.total_bytes), outside);
 	}
 	gp_json_object_begin(out, NULL);
 	gp_json_i64(out, "index", device->index);
@@ -88,6 +90,7 @@ static void write_device(struct gp_json *out, const struct gp_device *device)
 	gp_json_u64(out, "unpooled_reuses", atomic_load(&device->n_kept_reuses));
 	gp_json_u64(out, "yields", atomic_load(&device->n_yields));
 	gp_json_u64(out, "yielded_bytes", atomic_load(&device->yielded_bytes));
+	gp_json_u64(out, "asleep_bytes", asleep);
 	write_stats(out, &totals.stats, &device->budget);
 	gp_region_write_device(out, device->index);
 	gp_json_object_end(out);
@@ -154,6 +157,7 @@ static int answer_status(int argc, char **argv, struct gp_json *out)
 	gp_json_u64(out, "defer_scopes", atomic_load(&gp_scope_defers));
 	gp_json_i64(out, "regions", gp_region_count());
 	gp_json_string(out, "bypass", gp_slow_path_is_any(GP_SLOW_PATH_BYPASS) ? "the driver has shut down" : NULL);
+	gp_sleep_write_status(out);
 	gp_frameworks_write(out);
 	gp_debug_write_status(out);
 	gp_json_array_begin(out, "devices");
@@ -387,6 +391,8 @@ const gp_ctl_handler_fn gp_actions[GP_CTL_N_COMMANDS] = {
 	[GP_CTL_defer] = answer_defer,
 	[GP_CTL_region] = gp_region_answer,
 	[GP_CTL_yield] = gp_reclaim_answer,
+	[GP_CTL_sleep] = gp_sleep_answer,
+	[GP_CTL_wake] = gp_wake_answer,
 	[GP_CTL_config] = answer_config,
 	[GP_CTL_leaks] = gp_leaks_answer,
 	[GP_CTL_stacks] = gp_stacks_answer,

@@ -22,6 +22,7 @@
 
 #include "async.h"
 #include "backend_mapping.h"
+#include "backend_sleep.h"
 #include "backend_supply.h"
 #include "fence_call.h"
 #include "pool_options.h"
@@ -348,6 +349,7 @@ static void device_fence_failed(void *arg)
 
 static const struct gp_backend_ops device_ops = {
 	.mapping = &gp_mapping_backend,
+	.sleep = &gp_sleep_backend,
 	.reserve = device_reserve,
 	.release = device_release,
 	.can_release_behind = device_can_release_behind,

@@ -4,8 +4,8 @@
 
 /*
  * Slow-path reasons: conditions that make a call leave the fast path, and that never occur in most processes. They are
- * bits of one word, so that the fast path checks all of them with one load. GP_SLOW_PATH_LIBRARIES and
- * GP_SLOW_PATH_CAPTURE are set and cleared; the other bits stay set for good.
+ * bits of one word, so that the fast path checks all of them with one load. GP_SLOW_PATH_LIBRARIES,
+ * GP_SLOW_PATH_CAPTURE and GP_SLOW_PATH_ASLEEP are set and cleared; the other bits stay set for good.
  */
 
 #include <stdatomic.h>
@@ -20,11 +20,12 @@ enum gp_slow_path {
 	GP_SLOW_PATH_WAITING = 32,   /* a free waits for the GPU as the driver's own free does (GPUPOOL_SYNC_FREE) */
 	GP_SLOW_PATH_LIBRARIES = 64, /* a library may have been loaded since the last check (libraries.h) */
 	GP_SLOW_PATH_CAPTURE = 128,  /* a stream captures; frees ask gp_capture_is_none() instead */
+	GP_SLOW_PATH_ASLEEP = 256,   /* the process is asleep: an allocation wakes it (sleep.h) */
 
 	/* Reasons for both kinds of calls; for allocations; for frees, which may concern any context's memory. */
 	GP_SLOW_PATH_TO_BOTH = GP_SLOW_PATH_BYPASS | GP_SLOW_PATH_END | GP_SLOW_PATH_ALLOC_INFO | GP_SLOW_PATH_WATCHED,
-	GP_SLOW_PATH_TO_ALLOC =
-		GP_SLOW_PATH_TO_BOTH | GP_SLOW_PATH_CURRENT | GP_SLOW_PATH_LIBRARIES | GP_SLOW_PATH_CAPTURE,
+	GP_SLOW_PATH_TO_ALLOC = GP_SLOW_PATH_TO_BOTH | GP_SLOW_PATH_CURRENT | GP_SLOW_PATH_LIBRARIES |
+				GP_SLOW_PATH_CAPTURE | GP_SLOW_PATH_ASLEEP,
 	GP_SLOW_PATH_TO_FREE = GP_SLOW_PATH_TO_BOTH | GP_SLOW_PATH_WAITING,
 };
 

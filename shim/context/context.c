@@ -468,8 +468,18 @@ void gp_context_settle_completion(void)
 		gp_context_each(require_completion, NULL);
 }
 
+static _Atomic(const char *) why_shared;
+
+const char *gp_context_why_shared(void)
+{
+	return atomic_load(&why_shared);
+}
+
 void gp_context_need_completion(const char *why)
 {
+	const char *none = NULL;
+
+	(void)atomic_compare_exchange_strong(&why_shared, &none, why);
 	if (!gp_state_heeds_completion() || atomic_exchange(&gp_state.needs_completion, true))
 		return;
 	gp_log(GP_LOG_INFO, "from now on freed memory is reused only after the GPU has finished with it: %s", why);

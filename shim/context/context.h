@@ -51,6 +51,8 @@ struct gp_context {
 	CUevent undue;                    /* event of the last record that later work must not wait for, or NULL */
 	CUevent events[GP_FENCE_SLOTS];   /* created at first use */
 	_Atomic(CUstream) release_stream; /* private: waits for fences, and then frees memory */
+	_Atomic(CUstream) sleep_stream;   /* for backend_sleep.c, as the next */
+	CUevent sleep_events[2];
 	bool can_release_behind;
 	bool is_rdma_capable;     /* GPUDirect RDMA can access mapped memory (backend_mapping.c) */
 	bool is_shareable;        /* the driver says that mapped memory can be exported by file descriptors, likewise */
@@ -194,6 +196,12 @@ void gp_context_catch_up(struct gp_context *context, struct gp_pool *pool);
  * already reused without it.
  */
 void gp_context_need_completion(const char *why);
+
+/*
+ * Returns why something outside of gpupool's sight may use memory of pools: the first reason given to
+ * gp_context_need_completion, also if reuse ignores it. NULL: nothing does.
+ */
+const char *gp_context_why_shared(void);
 
 /* To be called when a capture has ended: makes the wait of gp_context_need_completion that the capture prevented. */
 void gp_context_settle_completion(void);

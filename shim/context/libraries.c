@@ -9,6 +9,7 @@
 #include "context.h"
 #include "shim/base/fork.h"
 #include "shim/driver/driver_table.h"
+#include "shim/driver/submit.h"
 #include "thread.h"
 
 /* Limit of looks while a thread may be inside dlopen. A look takes about 100 ns, so all of them take some 7 ms. */
@@ -131,6 +132,8 @@ void gp_libraries_opening(void)
 		atomic_fetch_add(&n_opening, 1);
 	gp_libraries_is_opening = true;
 	set_bit();
+	/* The library may register device memory with a network card. A sleep that begins now sees the bit. */
+	gp_submit_await();
 }
 
 void gp_libraries_opened_slow(void)

@@ -79,8 +79,7 @@ void gp_serial_end(const char *why)
 	(void)pthread_once(&once, end_everywhere);
 }
 
-/* Returns why submissions may bypass gpupool, or NULL if all are seen. */
-static const char *why_unseen(void)
+const char *gp_serial_why_unseen(void)
 {
 	const char *why = atomic_load(&bypass_reason);
 
@@ -89,7 +88,7 @@ static const char *why_unseen(void)
 
 void gp_serial_end_if_early(void)
 {
-	const char *why = why_unseen();
+	const char *why = gp_serial_why_unseen();
 
 	if (why)
 		gp_serial_end(why);
@@ -126,7 +125,7 @@ void gp_serial_note_stream(CUstream stream)
 
 void gp_serial_report(void)
 {
-	const char *why = why_unseen();
+	const char *why = gp_serial_why_unseen();
 
 	if (why)
 		gp_log(GP_LOG_DEBUG, "work may be submitted past gpupool, so each free records a fence: %s", why);
@@ -135,6 +134,8 @@ void gp_serial_report(void)
 void gp_serial_lose_sight(const char *why)
 {
 	gp_submission_lose_sight(&gp_submitted);
+	/* Unseen work would find its memory asleep. From now on the process does not fall asleep again. */
+	gp_submit_await();
 	gp_slow_path_add(GP_SLOW_PATH_CURRENT);
 	/* If no driver is in the process yet, gp_serial_end_if_early() ends serial mode at the first context. */
 	if (!atomic_exchange(&bypass_reason, why))

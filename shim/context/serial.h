@@ -64,6 +64,9 @@ void gp_serial_note_stream(CUstream stream);
 /* Notes that submissions may bypass gpupool from now on. May be called before gpupool has started. */
 void gp_serial_lose_sight(const char *why);
 
+/* Returns why submissions may bypass gpupool, or NULL if all are seen. */
+const char *gp_serial_why_unseen(void);
+
 /* Logs why submissions may bypass gpupool, if they may. To be called once there is a log. */
 void gp_serial_report(void);
 

@@ -21,6 +21,8 @@ typedef struct CUfunc_st *CUfunction;
 typedef struct CUlaunchConfig_st CUlaunchConfig; /* launch_abi.h */
 typedef struct CUgraph_st *CUgraph;
 typedef struct CUgraphExec_st *CUgraphExec;
+typedef struct CUgraphNode_st *CUgraphNode;
+typedef struct CUtexref_st *CUtexref;
 typedef struct CUuserObject_st *CUuserObject;
 typedef void (*CUhostFn)(void *user_data);
 typedef struct CUarray_st *CUarray;

@@ -41,12 +41,13 @@ __attribute__((weak)) void *gp_door_dlopen(const char *file, int mode);
 struct found {
 	struct gp_real real;
 	bool is_trusted;
-	const char *why_unseen; /* the result of gp_real_why_unseen */
-	bool sees_current;      /* every change of a thread's current context goes through a hook */
+	const char *why_unseen;     /* the result of gp_real_why_unseen */
+	const char *why_unexamined; /* the result of gp_real_why_unexamined */
+	bool sees_current;          /* every change of a thread's current context goes through a hook */
 };
 
 static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF);
-static const char *why_unseen;
+static const char *why_unseen, *why_unexamined;
 
 /* The exported functions (entry.c), for the rows below. */
 #define HOOK(symbol, name, version, flags, parameters, arguments) CUresult symbol parameters;
@@ -55,7 +56,7 @@ static const char *why_unseen;
 static const struct row {
 	const char *symbol, *name;
 	int version, flags;
-	enum role { ANSWERED, SEEN, SUBMITS } role;
+	enum role { ANSWERED, SEEN, PASSED, SUBMITS } role;
 	void *hook;
 	size_t original; /* offset in struct gp_real */
 } rows[] = {
@@ -69,6 +70,7 @@ static const struct row {
 		.original = offsetof(struct gp_real, symbol_)},
 #define HOOK(symbol, name, version, flags, parameters, arguments)         ROW(symbol, name, version, flags, ANSWERED)
 #define HOOK_SEEN(symbol, name, version, flags, parameters, arguments)    ROW(symbol, name, version, flags, SEEN)
+#define HOOK_PASSED(symbol, name, version, flags, parameters, arguments)  ROW(symbol, name, version, flags, PASSED)
 #define WORK(symbol, name, version, flags, parameters, arguments, stream) ROW(symbol, name, version, flags, SUBMITS)
 #include "hooks.def"
 };
@@ -171,6 +173,11 @@ const char *gp_real_why_unseen(void)
 	return why_unseen;
 }
 
+const char *gp_real_why_unexamined(void)
+{
+	return why_unexamined;
+}
+
 /*
  * If another preloaded library (a tracer, a limiter) also defines a function that gpupool passes on unchanged, gpupool
  * calls that library's function instead of the driver's function, as the program would without gpupool. A program that
@@ -218,6 +225,8 @@ static bool look_up_all(struct found *found)
 	/* From calls that are passed on unchanged gpupool draws conclusions, which hold only if it sees every call. */
 	if (!is_known || !is_driver_trusted(real, SUBMITS))
 		found->why_unseen = "the driver is newer than CUDA 13.2, or another library intercepts its functions";
+	if (!is_driver_trusted(real, PASSED))
+		found->why_unexamined = "cuGetProcAddress and dlsym disagree about a function of graphs or textures";
 	found->sees_current = is_known && is_driver_trusted(real, SEEN);
 	if (!is_own_first("dlsym", (void *)gp_door_dlsym) || !is_own_first("dlopen", (void *)gp_door_dlopen)) {
 		found->why_unseen = "another library intercepts dlsym or dlopen";
@@ -236,6 +245,7 @@ static bool publish(const struct found *found)
 	if (is_first) {
 		gp_real = found->real;
 		why_unseen = found->why_unseen;
+		why_unexamined = found->why_unexamined;
 		if (!found->is_trusted)
 			gp_slow_path_add(GP_SLOW_PATH_BYPASS);
 		if (found->why_unseen)

@@ -52,6 +52,9 @@ bool gp_real_find(void);
  */
 const char *gp_real_why_unseen(void);
 
+/* Likewise for the hooks that only make sure that the process is awake (HOOK_PASSED). */
+const char *gp_real_why_unexamined(void);
+
 /* True if the driver's functions have been found. */
 static inline bool gp_real_is_found(void)
 {

@@ -25,18 +25,65 @@ static inline bool gp_submit_is_stream_of_interest(void)
 	return atomic_load_explicit(&gp_submit_reasons, memory_order_acquire) != 0;
 }
 
-/* Called before and after a driver call that submits work. */
-static inline struct gp_submission_lane *gp_submit_begin(void)
+/*
+ * The gate is closed while the process falls asleep, is asleep or wakes (backend/sleep.h). The function is called by a
+ * thread that finds it closed. It returns once the gate has been opened, or returns false if the calling thread has
+ * closed it itself.
+ */
+void gp_submit_on_closed(bool (*fn)(void));
+
+/* Returns once the gate is open, at that moment. */
+void gp_submit_await_slow(void);
+
+static inline void gp_submit_await(void)
+{
+	if (gp_unlikely(gp_submission_is_closed(&gp_submitted)))
+		gp_submit_await_slow();
+}
+
+/* The same for a visit, which has not begun and which it begins. */
+void gp_submit_visit_again(void);
+
+/*
+ * Enters the thread's lane. NULL if the gate is closed. Calls no function outside of this file, so that the compiler
+ * need not save the arguments of the hook around it.
+ */
+static inline struct gp_submission_lane *gp_submit_try(void)
 {
 	struct gp_submission_lane *lane = gp_submit_lane;
 
 	if (gp_unlikely(!lane))
 		gp_submit_lane = lane = gp_submission_lane(&gp_submitted);
-	gp_submission_enter(&gp_submitted, lane);
-	return lane;
+	if (gp_likely(gp_submission_enter(&gp_submitted, lane)))
+		return lane;
+	gp_submission_leave(lane);
+	return NULL;
+}
+
+/* Waits for the gate, and enters the lane. */
+struct gp_submission_lane *gp_submit_begin_again(void);
+
+/* Called before and after a driver call that submits work. */
+static inline struct gp_submission_lane *gp_submit_begin(void)
+{
+	struct gp_submission_lane *lane = gp_submit_try();
+
+	return gp_likely(lane != NULL) ? lane : gp_submit_begin_again();
 }
 
 static inline void gp_submit_end(struct gp_submission_lane *lane)
 {
 	gp_submission_leave(lane);
+}
+
+/* Called before and after a driver call that examines or changes memory without submitting work: a visit. */
+static inline void gp_submit_visit(void)
+{
+	if (gp_unlikely(!gp_submission_visit(&gp_submitted)))
+		gp_submit_visit_again();
+}
+
+static inline void gp_submit_end_visit(void)
+{
+	gp_submission_end_visit(&gp_submitted);
 }

@@ -12,6 +12,8 @@
 #include <string.h>
 
 #include "pool/pool_control.h"
+#include "shim/backend/sleep.h"
+#include "shim/base/log.h"
 #include "shim/base/slow_path.h"
 #include "shim/context/context.h"
 #include "shim/context/driver_call.h"
@@ -27,6 +29,8 @@
 
 _Static_assert(sizeof(GPUPOOL_NOTE_OWNER) == 8, "the note below states this size");
 _Static_assert(GPUPOOL_PINNED == GP_OOM_HOOK_PINNED, "the hook gets the same number for pinned memory");
+
+#define NS_PER_MS UINT64_C(1000000)
 
 /* True if the library serves this process: not if it is off, in a forked child, or after the driver has shut down. */
 static bool is_serving(void)
@@ -328,6 +332,31 @@ static int api_set_oom_hook(gpupool_oom_hook *hook, void *arg)
 	return 0;
 }
 
+static int64_t sleep_or_wake(uint64_t timeout_ms, bool (*fn)(uint64_t timeout_ns, struct gp_sleep_result *ret_result))
+{
+	struct gp_sleep_result result;
+	int saved_errno = errno;
+	bool is_done;
+
+	if (!is_serving())
+		return -ENOSYS;
+	is_done = fn(timeout_ms > UINT64_MAX / NS_PER_MS ? UINT64_MAX : timeout_ms * NS_PER_MS, &result);
+	if (!is_done)
+		gp_log(GP_LOG_INFO, "%s: %s", fn == gp_sleep ? "did not fall asleep" : "did not wake", result.why);
+	errno = saved_errno;
+	return is_done ? (int64_t)result.device_bytes : result.error;
+}
+
+static int64_t api_sleep(uint64_t timeout_ms)
+{
+	return sleep_or_wake(timeout_ms, gp_sleep);
+}
+
+static int64_t api_wake(uint64_t timeout_ms)
+{
+	return sleep_or_wake(timeout_ms, gp_wake);
+}
+
 __attribute__((used)) static const struct gpupool_table gp_api_table = {
 	.bytes = sizeof(gp_api_table),
 	.version = api_version,
@@ -342,6 +371,8 @@ __attribute__((used)) static const struct gpupool_table gp_api_table = {
 	.set_oom_hook = api_set_oom_hook,
 	.region = api_region,
 	.region_invalidate = api_region_invalidate,
+	.sleep = api_sleep,
+	.wake = api_wake,
 };
 
 #define TEXT_OF(x) #x

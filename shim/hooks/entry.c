@@ -5,6 +5,9 @@
  * The exported driver functions. Each one finds the driver if necessary, passes the call on if gpupool is off or
  * bypassed, preserves errno, and calls its body in a hook_*.c file. They are generated, so that none can miss a step.
  *
+ * Functions that make the driver examine memory are visits (HOOK_VISITS, HOOK_PASSED): while the process is asleep they
+ * wake it first.
+ *
  * Functions that submit work (WORK) count the submission and call the driver. Until serial mode has ended, and while a
  * stream captures, they also look at the stream. The FAST variants first try the thread's cache (hit_SYMBOL in
  * hook_memory.h) without the other steps: the earlier call that created this cache went through all of them.
@@ -44,6 +47,13 @@
 		return r;                                                                         \
 	}
 
+/* Ends a visit. */
+static CUresult visited(CUresult r)
+{
+	gp_submit_end_visit();
+	return r;
+}
+
 #define ENTRY(symbol, parameters, arguments, body) EXPORTED(symbol, parameters) BODY(symbol, arguments, body)
 
 #define HOOK(symbol, name, version, flags, parameters, arguments) \
@@ -63,6 +73,18 @@
 #define HOOK_FAST(symbol, name, version, flags, parameters, arguments) FAST(symbol, parameters, arguments, (void)0)
 #define HOOK_ALLOC_FAST(symbol, name, version, flags, parameters, arguments) \
 	FAST(symbol, parameters, arguments, gp_module.address = CALLER())
+#define HOOK_VISITS(symbol, name, version, flags, parameters, arguments) \
+	ENTRY(symbol, parameters, arguments, (gp_submit_visit(), visited(hook_##symbol arguments)))
+#define HOOK_PASSED(symbol, name, version, flags, parameters, arguments) \
+	EXPORTED(symbol, parameters)                                     \
+	{                                                                \
+		if (gp_unlikely(!gp_real_ready()))                       \
+			return CUDA_ERROR_NOT_INITIALIZED;               \
+		if (gp_unlikely(!gp_real.symbol))                        \
+			return CUDA_ERROR_NOT_FOUND;                     \
+		gp_submit_visit();                                       \
+		return visited(gp_real.symbol arguments);                \
+	}
 #define WORK(symbol, name, version, flags, parameters, arguments, stream)                                     \
 	static __attribute__((noinline)) CUresult see_##symbol parameters                                     \
 	{                                                                                                     \
@@ -87,7 +109,9 @@
                                                                                                               \
 		if (gp_unlikely(gp_submit_is_stream_of_interest() || !gp_real_is_found() || !gp_real.symbol)) \
 			return see_##symbol arguments;                                                        \
-		lane = gp_submit_begin();                                                                     \
+		lane = gp_submit_try();                                                                       \
+		if (gp_unlikely(!lane))                                                                       \
+			return see_##symbol arguments;                                                        \
 		r = gp_real.symbol arguments;                                                                 \
 		gp_submit_end(lane);                                                                          \
 		return r;                                                                                     \

@@ -74,7 +74,10 @@ static int alloc_again_on_oom(
 	return r;
 }
 
-/* While a stream captures, the block remembers the captures that may use it. */
+/*
+ * An allocation wakes the process, since it would take new memory for what is asleep. (A block out of a cache does not:
+ * the first work that uses it does.) While a stream captures, the block remembers the captures that may use it.
+ */
 int gp_memory_alloc(
 	struct gp_pool *pool, int device, uint64_t bytes, const struct gp_alloc_options *options, uint64_t *ret_addr)
 {
@@ -82,6 +85,8 @@ int gp_memory_alloc(
 	struct gp_capture_alloc how;
 	int r;
 
+	if (device != GP_OOM_HOOK_PINNED)
+		gp_submit_await();
 	if (gp_likely(!gp_capture_of_alloc(&how)))
 		return alloc_again_on_oom(pool, device, bytes, options, ret_addr);
 	captured.capture = &how;

@@ -13,6 +13,7 @@
 
 #include "shim/backend/backend_supply.h"
 #include "shim/backend/default_pool.h"
+#include "shim/backend/sleep.h"
 #include "shim/base/log.h"
 #include "shim/context/context_end.h"
 #include "shim/context/kept.h"
@@ -84,6 +85,8 @@ static void count_idle_as_free(struct gp_context *context, size_t *free_bytes, s
 	uint64_t left = gp_budget_left(&context->device->budget), seen;
 
 	gp_context_each(add_idle, &held);
+	/* The process takes back what is asleep before its next work, so that is not free. */
+	*free_bytes -= gp_min(*free_bytes, gp_sleep_bytes_of(context->device->index));
 	seen = gp_context_backend_is(context, GP_CONFIG_BACKEND_MANAGED) ? left_of_managed(&held, *free_bytes)
 									 : *free_bytes + held.idle_bytes;
 	*total_bytes = gp_min(*total_bytes, limit);

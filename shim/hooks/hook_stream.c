@@ -9,6 +9,7 @@
 #include "shim/context/capture.h"
 #include "shim/context/context.h"
 #include "shim/driver/driver_table.h"
+#include "shim/driver/submit.h"
 
 /*
  * Notes that the program has created a stream, so that work may overlap. From now on a GPU wait costs overlap, and the
@@ -65,15 +66,18 @@ CUresult hook_cuStreamDestroy_v2(CUstream stream)
 /*
  * Bodies of the hooks that begin or end a capture. call: the driver's function; is_per_thread: a stream of NULL is the
  * thread's own default stream; graph: the graph that gets the nodes, or NULL; ret_graph: where the driver stores the
- * graph, or NULL; has_graph: false if what was captured goes elsewhere.
+ * graph, or NULL; has_graph: false if what was captured goes elsewhere. A capture does not begin while the process
+ * falls asleep: it would be invalidated by the copies.
  */
 #define BEGIN(is_per_thread, graph, call)                         \
 	struct gp_capture capture;                                \
 	CUresult r;                                               \
                                                                   \
+	gp_submit_visit();                                        \
 	gp_capture_begin(&capture, stream, is_per_thread, graph); \
 	r = gp_real.call;                                         \
 	gp_capture_begun(&capture, r);                            \
+	gp_submit_end_visit();                                    \
 	return r
 
 #define END(is_per_thread, ret_graph, has_graph, call)                         \

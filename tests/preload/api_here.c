@@ -27,7 +27,8 @@ static int count_refusals(void)
 	       (gpupool_defer_begin() == -ENOSYS) + (gpupool_defer_end() == -ENOSYS) +
 	       (gpupool_no_cache_begin() == -ENOSYS) + (gpupool_no_cache_end() == -ENOSYS) +
 	       (gpupool_set_oom_hook(wait_for_more, NULL) == -ENOSYS) + (gpupool_region_begin("mine") == -ENOSYS) +
-	       (gpupool_region_end() == -ENOSYS) + (gpupool_region_invalidate("mine") == -ENOSYS);
+	       (gpupool_region_end() == -ENOSYS) + (gpupool_region_invalidate("mine") == -ENOSYS) +
+	       (gpupool_sleep(1) == -ENOSYS) + (gpupool_wake(1) == -ENOSYS);
 }
 
 int main(void)

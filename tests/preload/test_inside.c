@@ -55,6 +55,7 @@ static const char *const scenarios[][3] = {
 	{"app_query", "app_query_inside", "take-free"},
 	{"app_reuse", "app_reuse_inside", "pinned"},
 	{"app_reuse", "app_reuse_inside", "streams"},
+	{"app_sleep", "app_sleep_inside", "threads"},
 	{"app_threads", "app_threads_inside", "many"},
 	{"app_virtual", "app_virtual_inside", "in-capture"},
 	{"app_virtual", "app_virtual_inside", "released-early"},

@@ -120,11 +120,11 @@ START_TEST(the_header_alone_finds_the_library_in_all_but_static_programs)
 	struct play play = {.program = programs[_i].program};
 
 	play_run(&play);
-	ck_assert_str_eq(play_out, "here 0 there 0 refusals 14\n");
+	ck_assert_str_eq(play_out, "here 0 there 0 refusals 16\n");
 	play.preload = play_library;
 	play_run(&play);
 	ck_assert_str_eq(
-		play_out, programs[_i].is_static ? "here 0 there 0 refusals 14\n" : "here 1 there 1 refusals 0\n");
+		play_out, programs[_i].is_static ? "here 0 there 0 refusals 16\n" : "here 1 there 1 refusals 0\n");
 	ck_assert_int_eq(play_status, 0);
 }
 END_TEST

@@ -135,7 +135,8 @@ START_TEST(every_variable_is_parsed_and_its_text_is_kept_as_typed)
 		"GPUPOOL_PINNED_THREADS=5", "GPUPOOL_RESERVE=0", "GPUPOOL_PENDING_COUNT=0", "GPUPOOL_PENDING_RATIO=50%",
 		"GPUPOOL_THREAD_CACHE=1MiB", "GPUPOOL_REUSE=completed", "GPUPOOL_VMM_CACHE=off", "GPUPOOL_SYNC_FREE=1",
 		"GPUPOOL_ASYNC=yes", "GPUPOOL_RUNTIME_LAYER=no", "GPUPOOL_OOM_WAIT=1500", "GPUPOOL_YIELD=off",
-		"GPUPOOL_LOG=debug", "GPUPOOL_LOG_FILE=/tmp/%p.%h.%r.%j.%u.log", "GPUPOOL_RECORD=/tmp/%%%j/%r.rec",
+		"GPUPOOL_SLEEP_HOST=64GiB", "GPUPOOL_SLEEP_KEEP=on", "GPUPOOL_LOG=debug",
+		"GPUPOOL_LOG_FILE=/tmp/%p.%h.%r.%j.%u.log", "GPUPOOL_RECORD=/tmp/%%%j/%r.rec",
 		"GPUPOOL_STACKS=12,sample=100", "GPUPOOL_DEBUG=off",
 		"GPUPOOL_REGIONS=nvtx,thread=io*,lib=libfft.so*:fft", "GPUPOOL_REPORT=exit:/tmp/%p.txt",
 		"GPUPOOL_OOM_FILE=/tmp/%p.oom", "GPUPOOL_SOCKET=off", "GPUPOOL_RUNTIME_DIR=/run/x",
@@ -162,13 +163,13 @@ START_TEST(every_variable_is_parsed_and_its_text_is_kept_as_typed)
 	ck_assert_uint_eq(config.thread_cache_bytes, 1 << 20);
 	ck_assert_int_eq(config.reuse, GP_CONFIG_REUSE_COMPLETED);
 	ck_assert(!config.is_vmm_cached);
-	ck_assert(config.is_free_synchronous);
-	ck_assert(config.is_async_pooled);
+	ck_assert(config.is_free_synchronous && config.is_async_pooled && config.is_sleep_memory_kept);
 	ck_assert(!config.is_runtime_served);
 	ck_assert_int_eq(config.yield, GP_CONFIG_YIELD_OFF);
 	ck_assert(!config.has_socket);
 	ck_assert_uint_eq(config.oom_wait_ms, 1500);
 	ck_assert(config.log_level == GP_LOG_DEBUG && config.pinned_threads == 5);
+	ck_assert_uint_eq(config.sleep_host_bytes, UINT64_C(64) << 30);
 	ck_assert_str_eq(config.log_file, "/tmp/%p.%h.%r.%j.%u.log");
 	ck_assert_str_eq(config.record_file, "/tmp/%%%j/%r.rec");
 	ck_assert_uint_eq(config.stacks.depth, 12);

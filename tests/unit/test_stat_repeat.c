@@ -19,6 +19,8 @@ static const struct {
 } once[] = {
 	{{"reclaim", "--watch=1"}, "reclaim does not take --watch: it changes a process.\n"},
 	{{"reclaim", "--count=2"}, "reclaim does not take --count: it changes a process.\n"},
+	{{"sleep", "--watch=1"}, "sleep does not take --watch: it changes a process.\n"},
+	{{"wake", "--watch=1"}, "wake does not take --watch: it changes a process.\n"},
 	{{"defer", "on", "--watch=1"}, "defer on does not take --watch: it changes a process.\n"},
 	{{"limit", "set", "8GiB", "--watch=1"}, "limit set does not take --watch: it changes a process.\n"},
 	{{"limit", "set", "8GiB", "--count=2"}, "limit set does not take --count: it changes a process.\n"},

@@ -13,7 +13,11 @@
 #include "tools/ask/stat_report.h"
 #include "tools/text/stat_text.h"
 
-enum { REQUEST_MAX = 512 };
+enum {
+	REQUEST_MAX = 512,
+	WAIT_MAX_MS = 600000,
+	COPY_MAX_MS = 300000, /* a terabyte takes less */
+};
 
 /* Finds the process to change if the user named none. If there may be several, lists them and changes none of them. */
 static enum stat_exit choose_one(const struct stat_options *options, pid_t *pid)
@@ -41,9 +45,12 @@ static enum stat_exit choose_one(const struct stat_options *options, pid_t *pid)
 	return result;
 }
 
-/* Sends the request to the named process, or to the only one, and shows its answer. */
-static enum stat_exit change(
-	const struct stat_command *command, const struct stat_options *options, const char *request)
+/*
+ * Sends the request to the named process, or to the only one, and shows its answer. answer_ms: how long the process may
+ * take for it.
+ */
+static enum stat_exit change_within(
+	const struct stat_command *command, const struct stat_options *options, const char *request, int answer_ms)
 {
 	struct stat_options one = *options;
 	struct stat_question question;
@@ -62,6 +69,7 @@ static enum stat_exit change(
 		one.n_pids = 1;
 	}
 	question = stat_command_question(command, &one, request);
+	question.timeout_ms = answer_ms;
 	stat_survey_run(&survey, &question);
 	if (one.is_json)
 		stat_report_json(&survey, &one, command->name);
@@ -70,6 +78,12 @@ static enum stat_exit change(
 	result = stat_report_errors(&survey, &one);
 	stat_survey_deinit(&survey);
 	return result;
+}
+
+static enum stat_exit change(
+	const struct stat_command *command, const struct stat_options *options, const char *request)
+{
+	return change_within(command, options, request, options->timeout_ms);
 }
 
 enum stat_exit stat_reclaim_run(const struct stat_command *command, const struct stat_options *options)
@@ -113,6 +127,62 @@ void stat_reclaim_show(const struct stat_process *process, const struct stat_opt
 		options->is_pinned ? " of pinned memory" : "", options->device ? " (device " : "",
 		options->device ? options->device : "", options->device ? ")" : "");
 	show_rest(process->reply);
+}
+
+/* --timeout bounds the wait for the GPU or for memory. The copies come on top of it. */
+static enum stat_exit sleep_or_wake(const struct stat_command *command, const struct stat_options *options)
+{
+	int wait_ms = options->timeout_ms < WAIT_MAX_MS ? options->timeout_ms : WAIT_MAX_MS;
+	char request[REQUEST_MAX];
+
+	snprintf(request, sizeof(request), "%s %d\n", command->name, wait_ms);
+	return change_within(command, options, request, wait_ms + COPY_MAX_MS);
+}
+
+enum stat_exit stat_sleep_run(const struct stat_command *command, const struct stat_options *options)
+{
+	return sleep_or_wake(command, options);
+}
+
+enum stat_exit stat_wake_run(const struct stat_command *command, const struct stat_options *options)
+{
+	return sleep_or_wake(command, options);
+}
+
+struct move {
+	bool was_so;
+	char device[STAT_TEXT_MAX], host[STAT_TEXT_MAX], time[STAT_TEXT_MAX];
+};
+
+static struct move read_move(const json_t *reply)
+{
+	struct move move = {.was_so = json_is_true(json_object_get(reply, "was_so"))};
+
+	stat_bytes(move.device, stat_reply_u64_or_0(reply, "device_bytes"));
+	stat_bytes(move.host, stat_reply_u64_or_0(reply, "host_bytes"));
+	stat_duration(move.time, stat_reply_u64_or_0(reply, "ns"));
+	return move;
+}
+
+void stat_sleep_show(const struct stat_process *process, const struct stat_options *options)
+{
+	struct move move = read_move(process->reply);
+
+	if (move.was_so)
+		puts("the process was asleep already");
+	else
+		printf("asleep: gave %s to the driver, host has %s (%s)\n", move.device, move.host, move.time);
+}
+
+void stat_wake_show(const struct stat_process *process, const struct stat_options *options)
+{
+	struct move move = read_move(process->reply);
+
+	if (move.was_so)
+		puts("the process was awake already");
+	else
+		printf("awake: took %s from the driver, copied %s from the host (%s)\n", move.device, move.host,
+			move.time);
 }
 
 static enum stat_exit misuse(const struct stat_command *command)

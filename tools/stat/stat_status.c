@@ -342,6 +342,29 @@ static void print_pool_reasons(const json_t *devices)
 	}
 }
 
+/* Prints whether the process is asleep, and what it keeps in host memory. */
+static void print_sleep(const json_t *sleep)
+{
+	const char *state = json_string_value(json_object_get(sleep, "state"));
+	uint64_t kept = stat_reply_u64_or_0(sleep, "kept_host_bytes");
+	char bytes_text[STAT_TEXT_MAX], host[STAT_TEXT_MAX], age[STAT_TEXT_MAX], clean[32];
+
+	stat_bytes(host, kept);
+	if (kept)
+		printf("%s of host memory are kept for the next sleep\n", host);
+	if (!state || strcmp(state, "awake") == 0)
+		return;
+	stat_bytes(bytes_text, stat_reply_u64_or_0(sleep, "asleep_bytes"));
+	stat_bytes(host, stat_reply_u64_or_0(sleep, "host_bytes"));
+	stat_age(age, stat_reply_u64_or_0(sleep, "asleep_ns"));
+	stat_clean(clean, sizeof(clean), state);
+	if (strcmp(state, "asleep") == 0)
+		printf("asleep for %s: %s of the total are in the driver, their content takes %s of host memory\n", age,
+			bytes_text, host);
+	else
+		printf("%s\n", clean);
+}
+
 static void print_facts(const json_t *reply)
 {
 	char age[STAT_TEXT_MAX], backend[STAT_TEXT_MAX], text[256], clean[256];
@@ -359,6 +382,7 @@ static void print_facts(const json_t *reply)
 		printf("the limit is that of %s, since GPUPOOL_LIMIT was not set\n", clean);
 	}
 	print_pool_reasons(json_object_get(reply, "devices"));
+	print_sleep(json_object_get(reply, "sleep"));
 	if (stat_reply_u64_or_0(reply, "defer_scopes"))
 		puts("flushes of freed memory are deferred");
 	if (stat_reply_u64_or_0(reply, "regions"))

@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * Host memory and copies for pools that fall asleep. The host memory is the process's own, and registered with the
+ * driver: so it has huge pages, and its content does not end with the context. A forked child does not have it: the
+ * kernel would copy it page by page.
+ *
+ * The driver may wait for the GPU when memory is unregistered, so that is done only while the gate is closed and the
+ * GPU idle (sleep.c). With GPUPOOL_SLEEP_KEEP=on the memory stays registered for the next sleep.
+ */
+
+#include "backend_sleep.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "fence_call.h"
+#include "shim/base/clock.h"
+#include "shim/base/fork.h"
+#include "shim/base/log.h"
+#include "shim/base/slow_path.h"
+#include "shim/base/state.h"
+#include "shim/context/driver_call.h"
+#include "shim/driver/driver_table.h"
+
+#define HUGE_PAGE (2 * GP_MIB)
+
+/* Memory that is kept. It was registered in a context, with whose end the registration ends. */
+struct kept {
+	struct kept *next;
+	struct gp_context *context; /* a reference */
+	void *host;
+	uint64_t bytes;
+};
+
+static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF);
+static struct kept *kept;
+static _Atomic uint64_t host_bytes, kept_bytes;
+
+static void reset_in_child(void)
+{
+	gp_mutex_init(&lock, GP_RANK_LEAF);
+	kept = NULL;
+	atomic_store(&host_bytes, 0);
+	atomic_store(&kept_bytes, 0);
+}
+
+bool gp_sleep_backend_works(void)
+{
+	return gp_real.cuMemHostRegister_v2 && gp_real.cuMemHostUnregister && gp_real.cuMemcpyDtoHAsync_v2 &&
+	       gp_real.cuMemcpyHtoDAsync_v2 && gp_real.cuEventRecord && gp_real.cuStreamSynchronize;
+}
+
+uint64_t gp_sleep_host_bytes(uint64_t *ret_kept_bytes)
+{
+	*ret_kept_bytes = atomic_load(&kept_bytes);
+	return atomic_load(&host_bytes);
+}
+
+/* Takes kept memory of at least these bytes, the smallest, but none of more than twice as many. */
+static void *take_kept(const struct gp_context *context, uint64_t bytes, uint64_t *ret_bytes)
+{
+	struct kept **best = NULL, *found = NULL;
+	void *host = NULL;
+
+	gp_mutex_lock(&lock);
+	for (struct kept **at = &kept; *at; at = &(*at)->next)
+		if ((*at)->context == context && (*at)->bytes >= bytes && (*at)->bytes / 2 <= bytes &&
+			(!best || (*at)->bytes < (*best)->bytes))
+			best = at;
+	if (best) {
+		found = *best;
+		*best = found->next;
+		host = found->host;
+		*ret_bytes = found->bytes;
+		atomic_fetch_sub(&kept_bytes, found->bytes);
+	}
+	gp_mutex_unlock(&lock);
+	if (found)
+		gp_context_unref(found->context);
+	free(found);
+	return host;
+}
+
+static void unmap(void *host, uint64_t bytes)
+{
+	munmap(host, bytes);
+	atomic_fetch_sub(&host_bytes, bytes);
+}
+
+static void *map(uint64_t bytes)
+{
+	void *host = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (host == MAP_FAILED)
+		return NULL;
+	(void)madvise(host, bytes, MADV_HUGEPAGE);
+	(void)madvise(host, bytes, MADV_DONTFORK);
+	atomic_fetch_add(&host_bytes, bytes);
+	return host;
+}
+
+static CUresult register_host(struct gp_context *context, void *host, uint64_t bytes)
+{
+	struct gp_driver_scope scope;
+	CUresult r;
+
+	if (!gp_context_enter(context))
+		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	r = gp_driver_enter(&scope, context->handle);
+	if (!r) {
+		r = gp_real.cuMemHostRegister_v2(host, bytes, CU_MEMHOSTREGISTER_PORTABLE);
+		gp_driver_leave(&scope);
+	}
+	gp_context_leave(context);
+	return r;
+}
+
+/* Without effect once the context has ended. */
+static void unregister_host(struct gp_context *context, void *host)
+{
+	struct gp_driver_scope scope;
+
+	if (gp_slow_path_is_any(GP_SLOW_PATH_BYPASS) || !gp_context_enter(context))
+		return;
+	if (!gp_driver_enter(&scope, context->handle)) {
+		(void)gp_real.cuMemHostUnregister(host);
+		gp_driver_leave(&scope);
+	}
+	gp_context_leave(context);
+}
+
+static int result_of(CUresult r)
+{
+	return r == CUDA_ERROR_OUT_OF_MEMORY ? -ENOMEM : r;
+}
+
+static int host_take(void *arg, uint64_t bytes, void **ret_host, uint64_t *ret_size)
+{
+	static const struct gp_fork_child child = {.fn = reset_in_child};
+	struct gp_context *context = arg;
+	uint64_t size = gp_round_up(bytes, HUGE_PAGE);
+	void *host;
+	CUresult r;
+
+	gp_fork_on_child(&child);
+	host = take_kept(context, size, &size);
+	if (!host) {
+		host = map(size);
+		r = host ? register_host(context, host, size) : CUDA_ERROR_OUT_OF_MEMORY;
+		if (r && host)
+			unmap(host, size);
+		if (r)
+			return result_of(r);
+	}
+	*ret_host = host;
+	*ret_size = size;
+	return 0;
+}
+
+static bool keep(struct gp_context *context, void *host, uint64_t size)
+{
+	struct kept *piece;
+
+	if (!gp_state.config.is_sleep_memory_kept || gp_context_is(context, GP_CONTEXT_DEAD))
+		return false;
+	piece = malloc(sizeof(*piece));
+	if (!piece)
+		return false;
+	gp_context_ref(context);
+	gp_mutex_lock(&lock);
+	*piece = (struct kept){.next = kept, .context = context, .host = host, .bytes = size};
+	kept = piece;
+	atomic_fetch_add(&kept_bytes, size);
+	gp_mutex_unlock(&lock);
+	return true;
+}
+
+static void host_give(void *arg, void *host, uint64_t size)
+{
+	struct gp_context *context = arg;
+
+	if (keep(context, host, size))
+		return;
+	unregister_host(context, host);
+	unmap(host, size);
+}
+
+/* Takes a kept piece of any context out of the list: of the given one, or of one that has ended. */
+static struct kept *next_to_trim(const struct gp_context *context)
+{
+	struct kept *found = NULL;
+
+	gp_mutex_lock(&lock);
+	for (struct kept **at = &kept; *at && !found;) {
+		if ((*at)->context == context || gp_context_is((*at)->context, GP_CONTEXT_DEAD)) {
+			found = *at;
+			*at = found->next;
+			atomic_fetch_sub(&kept_bytes, found->bytes);
+		} else {
+			at = &(*at)->next;
+		}
+	}
+	gp_mutex_unlock(&lock);
+	return found;
+}
+
+void gp_sleep_host_trim(struct gp_context *context)
+{
+	struct kept *piece;
+
+	while ((piece = next_to_trim(context))) {
+		unregister_host(piece->context, piece->host);
+		unmap(piece->host, piece->bytes);
+		gp_context_unref(piece->context);
+		free(piece);
+	}
+}
+
+/* Calls back in the context, with the private stream. */
+static int in_context(void *arg, CUresult (*fn)(CUstream stream, void *arg), void *fn_arg)
+{
+	struct gp_context *context = arg;
+	struct gp_driver_scope scope;
+	CUstream stream;
+	CUresult r;
+
+	if (!gp_context_enter(context))
+		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	r = gp_driver_enter(&scope, context->handle);
+	if (!r) {
+		r = gp_driver_stream(&context->sleep_stream, &stream);
+		if (!r)
+			r = fn(stream, fn_arg);
+		gp_driver_leave(&scope);
+	}
+	gp_context_leave(context);
+	return result_of(r);
+}
+
+struct copy {
+	void *to_host;
+	const void *from_host;
+	uint64_t addr, bytes;
+};
+
+static CUresult submit_copy(CUstream stream, void *arg)
+{
+	const struct copy *copy = arg;
+
+	return copy->to_host ? gp_real.cuMemcpyDtoHAsync_v2(copy->to_host, copy->addr, copy->bytes, stream)
+			     : gp_real.cuMemcpyHtoDAsync_v2(copy->addr, copy->from_host, copy->bytes, stream);
+}
+
+static int copy_out(void *arg, void *host, uint64_t addr, uint64_t bytes)
+{
+	struct copy copy = {.to_host = host, .addr = addr, .bytes = bytes};
+
+	return in_context(arg, submit_copy, &copy);
+}
+
+static int copy_in(void *arg, uint64_t addr, const void *host, uint64_t bytes)
+{
+	struct copy copy = {.from_host = host, .addr = addr, .bytes = bytes};
+
+	return in_context(arg, submit_copy, &copy);
+}
+
+static CUresult record_mark(CUstream stream, void *event)
+{
+	return gp_real.cuEventRecord(event, stream);
+}
+
+static int copy_mark(void *arg, int slot)
+{
+	struct gp_context *context = arg;
+	int r = gp_backend_event(context, &context->sleep_events[slot]);
+
+	return r ? result_of((CUresult)r) : in_context(arg, record_mark, context->sleep_events[slot]);
+}
+
+static CUresult query_mark(CUstream unused, void *event)
+{
+	return gp_real.cuEventQuery(event);
+}
+
+static int copy_wait(void *arg, int slot)
+{
+	struct gp_context *context = arg;
+	unsigned attempt = 0;
+	int r;
+
+	while ((r = in_context(arg, query_mark, context->sleep_events[slot])) == CUDA_ERROR_NOT_READY)
+		gp_clock_pause(NULL, attempt++);
+	return r;
+}
+
+static CUresult wait_for_all(CUstream stream, void *unused)
+{
+	return gp_real.cuStreamSynchronize(stream);
+}
+
+static void copy_drain(void *arg)
+{
+	(void)in_context(arg, wait_for_all, NULL);
+}
+
+const struct gp_sleep_ops gp_sleep_backend = {
+	.host_take = host_take,
+	.host_give = host_give,
+	.copy_out = copy_out,
+	.copy_in = copy_in,
+	.copy_mark = copy_mark,
+	.copy_wait = copy_wait,
+	.copy_drain = copy_drain,
+};

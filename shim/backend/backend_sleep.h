@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/* Copies between device and host memory for pools that fall asleep (pool/vmm/sleep.h). */
+
+#include "shim/context/context.h"
+
+extern const struct gp_sleep_ops gp_sleep_backend;
+
+/* True if the driver has the functions. */
+bool gp_sleep_backend_works(void);
+
+/* Returns the bytes of host memory that copies have, and of those the bytes that are kept for the next sleep. */
+uint64_t gp_sleep_host_bytes(uint64_t *ret_kept_bytes);
+
+/* Gives back the host memory that was kept. The GPU must be idle: the driver may wait for it. */
+void gp_sleep_host_trim(struct gp_context *context);

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/*
+ * Sleep and wake: the process's pooled device memory goes to host memory and is back before the next work is submitted.
+ * README.md has the states, the locks and the order of the steps.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum gp_sleep_state {
+	GP_SLEEP_AWAKE,
+	GP_SLEEP_CLOSING, /* waits until nothing uses the memory; nothing has changed yet */
+	GP_SLEEP_MOVING,  /* copies the memory to the host */
+	GP_SLEEP_ASLEEP,
+	GP_SLEEP_WAKING,
+};
+
+enum { GP_SLEEP_WHY_MAX = 256 };
+
+struct gp_sleep_result {
+	bool was_so;           /* the process was asleep, or awake, already */
+	uint64_t device_bytes; /* that went back to the driver, or came from it */
+	uint64_t host_bytes;   /* of their content */
+	uint64_t ns;
+	int error; /* -EBUSY, -ENOMEM (of the host or of the device), -ENOTSUP, or -EIO if the driver refused a call */
+	char why[GP_SLEEP_WHY_MAX]; /* after a failure, the reason, as a sentence without its period */
+};
+
+/*
+ * Puts the process to sleep. Waits at most timeout_ns for work that is under way. Returns true if the process is
+ * asleep. Otherwise it is awake, and nothing has changed but cached memory, which may have gone back to the driver.
+ */
+bool gp_sleep(uint64_t timeout_ns, struct gp_sleep_result *ret_result);
+
+/*
+ * Wakes the process. Waits at most timeout_ns for device memory, of which other processes may have taken too much.
+ * Returns true if the process is awake. Otherwise it is asleep.
+ */
+bool gp_wake(uint64_t timeout_ns, struct gp_sleep_result *ret_result);
+
+struct gp_sleep_status {
+	enum gp_sleep_state state;
+	uint64_t device_bytes, host_bytes; /* asleep */
+	uint64_t kept_bytes;               /* host memory for the next sleep */
+	uint64_t since_ns;                 /* since the process fell asleep; 0: awake */
+	uint64_t n_sleeps, n_wakes;
+};
+
+/* Waits for nothing. */
+struct gp_sleep_status gp_sleep_status(void);
+const char *gp_sleep_state_name(enum gp_sleep_state state);
+
+/* Returns the bytes of a device that are asleep. */
+uint64_t gp_sleep_bytes_of(int device);
+
+/* Watches the gate and forks. To be called before there is a context. */
+void gp_sleep_start(void);

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* Processes that are put to sleep: what they hold then, what wakes them, and what keeps them awake. */
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "play.h"
+
+/* The simulated clock jumps to the end of work only at the hundredth query, unless queries take time. */
+#define GPU    "SIMGPU_LATENCY=cuEventQuery=100000"
+#define VMM    "GPUPOOL_POOL=vmm"
+#define POOLED ((uint64_t)28 * MIB) /* of the blocks of app_sleep, by chunks */
+
+static const char *const vmm[] = {VMM, GPU, NULL};
+
+static void play_sleep(const char *scenario, const char *const *env, void (*at_pause)(const char *name))
+{
+	play_same(&(struct play){.program = "app_sleep", .words = {scenario}, .env = env, .at_pause = at_pause});
+	ck_assert_int_eq(play_status, 0);
+}
+
+START_TEST(a_process_asleep_holds_only_its_context_and_has_its_content_awake)
+{
+	play_sleep("content", vmm, NULL);
+	ck_assert_ptr_null(strstr(play_out, "wrong words: 1"));
+	ck_assert_uint_eq(play_fact("slept"), POOLED);
+	ck_assert_uint_eq(play_fact("asleep"), play_fact("before"));
+	ck_assert_uint_eq(play_fact("woken"), play_fact("before") + POOLED);
+	ck_assert_uint_eq(play_fact("slept again"), 0);
+	ck_assert_uint_eq(play_fact("woke"), POOLED);
+	ck_assert_uint_eq(play_fact("woke again"), 0);
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
+static char stat_text[4096];
+
+static void sleep_by_command(const char *name)
+{
+	const char *answer;
+
+	if (strcmp(name, "awake") == 0) {
+		ck_assert_int_eq(play_run_stat("sleep", stat_text, sizeof(stat_text)), 0);
+		ck_assert_msg(strstr(stat_text, "asleep: gave 28.0 MiB to the driver"), "%s", stat_text);
+		ck_assert_int_eq(play_run_stat("sleep", stat_text, sizeof(stat_text)), 0);
+		ck_assert_str_eq(stat_text, "the process was asleep already\n");
+		ck_assert_int_eq(play_run_stat("status", stat_text, sizeof(stat_text)), 0);
+		ck_assert_msg(strstr(stat_text, "28.0 MiB of the total are in the driver"), "%s", stat_text);
+		answer = play_ask("status");
+		ck_assert_ptr_nonnull(strstr(answer, "\"state\":\"asleep\""));
+		ck_assert_uint_eq(play_number(answer, "asleep_bytes"), POOLED);
+		ck_assert_uint_eq(play_number(answer, "sleeps"), 1);
+		/* Commands that give memory back find none, and leave the process asleep. */
+		ck_assert_int_eq(play_run_stat("reclaim", stat_text, sizeof(stat_text)), 0);
+		ck_assert_msg(strstr(stat_text, "gave nothing back"), "%s", stat_text);
+		(void)play_ask("limit set 8MiB");
+		(void)play_ask("limit set none");
+	} else if (strcmp(name, "asleep") == 0) {
+		ck_assert_int_eq(play_run_stat("wake", stat_text, sizeof(stat_text)), 0);
+		ck_assert_msg(strstr(stat_text, "awake: took 28.0 MiB from the driver"), "%s", stat_text);
+		ck_assert_int_eq(play_run_stat("wake", stat_text, sizeof(stat_text)), 0);
+		ck_assert_str_eq(stat_text, "the process was awake already\n");
+	} else {
+		ck_assert_int_eq(play_run_stat("sleep", stat_text, sizeof(stat_text)), 0);
+	}
+}
+
+START_TEST(the_commands_put_a_process_to_sleep_and_wake_it)
+{
+	const char *env[] = {VMM, GPU, NULL};
+
+	if (!play_stat)
+		return;
+	play_run(&(struct play){.program = "app_sleep",
+		.words = {"asked"},
+		.env = env,
+		.preload = play_library,
+		.at_pause = sleep_by_command});
+	ck_assert_int_eq(play_status, 0);
+	ck_assert_ptr_nonnull(strstr(play_out, "wrong words: 0\n"));
+	ck_assert_uint_eq(play_fact("asked"), play_fact("asleep") + POOLED);
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
+START_TEST(a_kernel_that_has_not_ended_keeps_a_process_awake)
+{
+	play_sleep("busy", vmm, NULL);
+	ck_assert_uint_eq(play_fact("during a kernel error"), EBUSY);
+	ck_assert_uint_eq(play_fact("before"), play_fact("after"));
+	ck_assert_uint_eq(play_fact("slept"), POOLED);
+}
+END_TEST
+
+START_TEST(a_graph_is_right_after_its_memory_was_asleep_and_a_capture_keeps_a_process_awake)
+{
+	play_sleep("graph", vmm, NULL);
+	ck_assert_uint_eq(play_fact("capturing error"), EBUSY);
+	ck_assert_uint_eq(play_fact("slept"), POOLED);
+	ck_assert_uint_ge(play_fact("instantiated"), POOLED);
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
+START_TEST(memory_can_be_freed_and_asked_about_asleep_and_an_allocation_wakes)
+{
+	play_sleep("changes", vmm, NULL);
+	ck_assert_uint_lt(play_fact("asleep after frees"), POOLED);
+	ck_assert_uint_eq(play_fact("reclaimed"), 0);
+	ck_assert_uint_gt(play_fact("awake after an allocation"), 40 * MIB);
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
+/* Each of these ends, or goes on, as it does without the library. */
+static const char *const ends[] = {"ends", "exits", "forks"};
+
+START_TEST(a_process_asleep_resets_exits_and_forks_as_without_the_library)
+{
+	play_sleep(ends[_i], vmm, NULL);
+	if (_i == 0)
+		ck_assert_uint_eq(play_fact("after the reset"), 0);
+}
+END_TEST
+
+static const struct {
+	const char *scenario, *variable, *fact;
+	int error;
+	const char *why;
+} refusals[] = {
+	{"exported", VMM, "exported error", ENOTSUP, "the program exported memory to other processes"},
+	{"contexts", VMM, "two contexts error", ENOTSUP, "the process works in more than one context"},
+	{"content", "GPUPOOL_POOL=split", "slept error", ENOTSUP, "start the program with GPUPOOL_POOL=vmm"},
+	{"content", "GPUPOOL_POOL=none", "slept error", ENOTSUP, "start the program with GPUPOOL_POOL=vmm"},
+	{"content", "GPUPOOL_DEBUG=poison", "slept error", ENOTSUP, "GPUPOOL_DEBUG watches the memory"},
+	{"content", "GPUPOOL_RECORD=rec.%p", "slept error", ENOTSUP, "GPUPOOL_RECORD is on"},
+	{"content", "GPUPOOL_SLEEP_HOST=1MiB", "slept error", ENOMEM, "GPUPOOL_SLEEP_HOST allows 1 MiB"},
+	{"content", "SIMGPU_DRIVER_VERSION=13030", "slept error", ENOTSUP, "work may be submitted past gpupool"},
+	{"content", "SIMGPU_HIDE=cuCtxRecordEvent,cuCtxWaitEvent", "slept error", ENOTSUP,
+		"the driver lacks functions"},
+};
+
+START_TEST(a_process_that_cannot_sleep_says_why_and_stays_as_it_is)
+{
+	const char *env[] = {refusals[_i].variable, VMM, GPU, "GPUPOOL_LOG=info", NULL};
+
+	play_run(&(struct play){
+		.program = "app_sleep", .words = {refusals[_i].scenario}, .env = env, .preload = play_library});
+	ck_assert_int_eq(play_status, 0);
+	ck_assert_uint_eq(play_fact(refusals[_i].fact), (uint64_t)refusals[_i].error);
+	ck_assert_msg(strstr(play_err, refusals[_i].why), "expected '%s' in: %s", refusals[_i].why, play_err);
+	ck_assert_ptr_nonnull(strstr(play_out, "wrong words: 0\n"));
+}
+END_TEST
+
+/* A fault at a sleep leaves the process awake. One at a wake is tried again until the calls succeed. */
+static const struct {
+	const char *asleep, *awake;
+	const char *fact;
+	int error;
+} faults[] = {
+	{"APP_FAULT_ASLEEP=cuMemHostRegister_v2 1 2", "A=", "slept error", ENOMEM},
+	{"APP_FAULT_ASLEEP=cuMemHostRegister_v2 2 2", "A=", "slept error", ENOMEM},
+	{"APP_FAULT_ASLEEP=cuMemHostRegister_v2 2 999", "A=", "slept error", EIO},
+	{"APP_FAULT_ASLEEP=cuMemcpyDtoHAsync_v2 2 999", "A=", "slept error", EIO},
+	{"APP_FAULT_ASLEEP=cuMemUnmap 2 999", "A=", "slept error", EIO},
+	{"APP_FAULT_ASLEEP=cuEventRecord 1 999", "A=", "slept error", EIO},
+	{"A=", "APP_FAULT_AWAKE=cuMemCreate 1 2", "woke error", ENOMEM},
+	{"A=", "APP_FAULT_AWAKE=cuMemCreate 2 2", "woke error", ENOMEM},
+	{"A=", "APP_FAULT_AWAKE=cuMemMap 2 2", "woke error", ENOMEM},
+	{"A=", "APP_FAULT_AWAKE=cuMemSetAccess 2 999", "woke error", EIO},
+	{"A=", "APP_FAULT_AWAKE=cuMemcpyHtoDAsync_v2 2 999", "woke error", EIO},
+};
+
+START_TEST(a_call_that_the_driver_refuses_leaves_a_process_awake_or_asleep_and_never_wrong)
+{
+	const char *env[] = {faults[_i].asleep, faults[_i].awake, VMM, GPU, NULL};
+
+	play_run(&(struct play){.program = "app_sleep", .words = {"faulty"}, .env = env, .preload = play_library});
+	ck_assert_int_eq(play_status, 0);
+	ck_assert_uint_eq(play_fact(faults[_i].fact), (uint64_t)faults[_i].error);
+	ck_assert_ptr_nonnull(strstr(play_out, "wrong words: 0\nwrong words: 0\n"));
+	if (faults[_i].fact[0] == 's')
+		ck_assert_uint_ge(play_fact("bytes"), POOLED);
+	else
+		ck_assert_uint_lt(play_fact("bytes after the wake"), POOLED);
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
+START_TEST(threads_at_work_find_their_content_while_others_put_the_process_to_sleep)
+{
+	const char *env[] = {VMM, GPU, "APP_STEPS=160", NULL};
+
+	play_sleep("threads", env, NULL);
+	ck_assert_ptr_nonnull(strstr(play_out, "wrong blocks: 0\n"));
+	ck_assert_uint_gt(play_fact("sleeps and wakes"), 0);
+	ck_assert_uint_eq(play_fact("failed"), 0);
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
+static void add(TCase *tc)
+{
+	tcase_add_test(tc, a_process_asleep_holds_only_its_context_and_has_its_content_awake);
+	tcase_add_test(tc, the_commands_put_a_process_to_sleep_and_wake_it);
+	tcase_add_test(tc, a_kernel_that_has_not_ended_keeps_a_process_awake);
+	tcase_add_test(tc, a_graph_is_right_after_its_memory_was_asleep_and_a_capture_keeps_a_process_awake);
+	tcase_add_test(tc, memory_can_be_freed_and_asked_about_asleep_and_an_allocation_wakes);
+	tcase_add_loop_test(tc, a_process_asleep_resets_exits_and_forks_as_without_the_library, 0, LENGTH(ends));
+	tcase_add_loop_test(tc, a_process_that_cannot_sleep_says_why_and_stays_as_it_is, 0, LENGTH(refusals));
+	tcase_add_loop_test(
+		tc, a_call_that_the_driver_refuses_leaves_a_process_awake_or_asleep_and_never_wrong, 0, LENGTH(faults));
+	tcase_add_test(tc, threads_at_work_find_their_content_while_others_put_the_process_to_sleep);
+}
+
+int main(int argc, char **argv)
+{
+	return play_main(argc, argv, &(struct play_tests){"sleep", add}, 1);
+}
