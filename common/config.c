@@ -32,23 +32,23 @@ static const size_t field_offset[GP_OPTION_COUNT] = {
 #include "config.def"
 };
 
-#define TYPE_OF_BOOL         bool
-#define TYPE_OF_WORD         unsigned
-#define TYPE_OF_LIMITS       struct gp_limit_list
-#define TYPE_OF_LIMIT        struct gp_limit
-#define TYPE_OF_SIZE         uint64_t
-#define TYPE_OF_COUNT        uint64_t
-#define TYPE_OF_RATIO        double
-#define TYPE_OF_MILLISECONDS uint64_t
-#define TYPE_OF_THREADS      uint64_t
-#define TYPE_OF_YIELD        enum gp_config_yield
-#define TYPE_OF_PATH         char[GP_CONFIG_VALUE_SIZE]
-#define TYPE_OF_STACKS       struct gp_config_stacks
-#define TYPE_OF_DEBUG        struct gp_config_debug
-#define TYPE_OF_REGIONS      struct gp_config_regions
-#define TYPE_OF_REPORT       char[GP_CONFIG_VALUE_SIZE]
-#define TYPE_OF_OOM_FILE     char[GP_CONFIG_VALUE_SIZE]
-#define TYPE_OF_DIRECTORY    char[GP_CONFIG_VALUE_SIZE]
+#define TYPE_OF_BOOL      bool
+#define TYPE_OF_WORD      unsigned
+#define TYPE_OF_LIMITS    struct gp_limit_list
+#define TYPE_OF_LIMIT     struct gp_limit
+#define TYPE_OF_SIZE      uint64_t
+#define TYPE_OF_COUNT     uint64_t
+#define TYPE_OF_RATIO     double
+#define TYPE_OF_WAIT      uint64_t
+#define TYPE_OF_THREADS   uint64_t
+#define TYPE_OF_YIELD     enum gp_config_yield
+#define TYPE_OF_PATH      char[GP_CONFIG_VALUE_SIZE]
+#define TYPE_OF_STACKS    struct gp_config_stacks
+#define TYPE_OF_DEBUG     struct gp_config_debug
+#define TYPE_OF_REGIONS   struct gp_config_regions
+#define TYPE_OF_REPORT    char[GP_CONFIG_VALUE_SIZE]
+#define TYPE_OF_OOM_FILE  char[GP_CONFIG_VALUE_SIZE]
+#define TYPE_OF_DIRECTORY char[GP_CONFIG_VALUE_SIZE]
 #define GP_OPTION(symbol, variable, option, type, field, ...)                                                    \
 	_Static_assert(__builtin_types_compatible_p(__typeof__(((struct gp_config *)0)->field), TYPE_OF_##type), \
 		variable ": the field is of another type than its parser");
@@ -96,11 +96,15 @@ static int parse_word(const char *words, const char *text, unsigned *ret, struct
 	return 0;
 }
 
-static int parse_milliseconds(const char *text, uint64_t *ret, struct gp_text_error *error)
+static int parse_wait(const char *text, uint64_t *ret, struct gp_text_error *error)
 {
-	static const char next[] = "use a whole number of milliseconds";
+	static const char next[] = "use auto, or a whole number of milliseconds";
 	uint64_t value;
 
+	if (word_find("auto", text) == 0) {
+		*ret = GP_CONFIG_OOM_WAIT_AUTO;
+		return 0;
+	}
 	if (gp_count_parse(text, &value, error) < 0) {
 		error->next = next;
 		return -EINVAL;
@@ -220,8 +224,8 @@ static int parse_value(
 		return gp_count_parse(text, field, error);
 	case GP_CONFIG_RATIO:
 		return gp_ratio_parse(text, field, error);
-	case GP_CONFIG_MILLISECONDS:
-		return parse_milliseconds(text, field, error);
+	case GP_CONFIG_WAIT:
+		return parse_wait(text, field, error);
 	case GP_CONFIG_THREADS:
 		return parse_threads(text, field, error);
 	case GP_CONFIG_YIELD:

@@ -57,6 +57,9 @@ enum gp_config_reuse { GP_CONFIG_REUSE_AUTO, GP_CONFIG_REUSE_ORDERED, GP_CONFIG_
 enum gp_config_yield { GP_CONFIG_YIELD_OFF, GP_CONFIG_YIELD_ON, GP_CONFIG_YIELD_ALL };
 
 /* The memory pools of frameworks (own_pools.def). */
+/* GPUPOOL_OOM_WAIT: an allocation waits only for other processes, for a bounded time. */
+#define GP_CONFIG_OOM_WAIT_AUTO UINT64_MAX
+
 enum gp_config_own_pools { GP_CONFIG_OWN_POOLS_ON, GP_CONFIG_OWN_POOLS_OFF };
 
 /* The answer of cudaMemGetInfo under a limit. AUTO is OWN if the limit comes from a scheduler, otherwise DEVICE. */
@@ -113,7 +116,7 @@ enum gp_config_type {
 	GP_CONFIG_SIZE,
 	GP_CONFIG_COUNT,
 	GP_CONFIG_RATIO,
-	GP_CONFIG_MILLISECONDS,
+	GP_CONFIG_WAIT,
 	GP_CONFIG_THREADS,
 	GP_CONFIG_YIELD,
 	GP_CONFIG_PATH,

@@ -94,6 +94,21 @@ struct gp_sleep_ops {
 	void (*copy_drain)(void *arg);
 };
 
+/* What a thread that waits for other processes finds after a pause. */
+enum gp_wait_news {
+	GP_WAIT_NOTHING, /* the driver has no more than before */
+	GP_WAIT_MORE,    /* the driver may have enough by now */
+	GP_WAIT_OVER,    /* a wait is pointless, or no longer allowed */
+};
+
+/* A wait for other processes. Only the backend uses the members. */
+struct gp_wait {
+	uint64_t bytes;  /* missing */
+	uint64_t max_ns; /* taken from the time that the process may wait */
+	uint64_t available_bytes, tried_ns, asked_ns;
+	unsigned n_pauses;
+};
+
 struct gp_backend_ops {
 	const struct gp_mapping_ops *mapping; /* NULL: no virtual memory */
 	const struct gp_sleep_ops *sleep;     /* NULL: pools stay awake */
@@ -174,6 +189,18 @@ struct gp_backend_ops {
 	 */
 	uint64_t (*ask_contexts)(void *arg, uint64_t bytes);
 	uint64_t (*ask_processes)(void *arg, uint64_t bytes);
+
+	/*
+	 * Waits until other processes have freed memory of the device, of which the driver lacks `bytes` bytes.
+	 * wait_begin returns for how many nanoseconds the thread may wait. If that is 0, the wait has not begun.
+	 * Otherwise wait_pause pauses for a moment, any number of times, and wait_end must follow. NULL: no waits.
+	 */
+	uint64_t (*wait_begin)(void *arg, uint64_t bytes, struct gp_wait *ret_wait);
+	enum gp_wait_news (*wait_pause)(void *arg, struct gp_wait *wait);
+	void (*wait_end)(void *arg, struct gp_wait *wait, uint64_t waited_ns, bool is_served);
+
+	/* True while another process lacks memory of this device. Then nothing stays cached. NULL: never. */
+	bool (*is_wanted)(void *arg);
 
 	/*
 	 * As ask_contexts, for the other pools of this context. may_wait: wait for their unfenced blocks, too, as

@@ -31,6 +31,12 @@ uint64_t gp_pool_trim(struct gp_pool *pool, uint64_t want)
 	return given;
 }
 
+void gp_pool_press(struct gp_pool *pool)
+{
+	if (!gp_pool_is_pressed(pool))
+		atomic_store(&pool->first->is_pressed, true);
+}
+
 uint64_t gp_pool_reclaim(struct gp_pool *pool)
 {
 	return gp_pool_trim(pool, UINT64_MAX);

@@ -9,6 +9,9 @@
 /* As gp_pool_reclaim, until `want` bytes are given back. Enters no rounds and does not wait for GPU work. */
 uint64_t gp_pool_trim(struct gp_pool *pool, uint64_t want);
 
+/* Lets nothing stay cached from the next free on, for as long as the backend says that memory is wanted elsewhere. */
+void gp_pool_press(struct gp_pool *pool);
+
 /*
  * A defer scope has ended: brings the queue back under its limits. may_wait: true if this may wait as the program's own
  * free, where the driver gives memory back in no other way.

@@ -546,7 +546,8 @@ static uint64_t flush(struct gp_pool *pool, bool may_wait, const uint64_t *free_
 	else
 		gp_segment_poll_returning(pool);
 	if (is_pressed)
-		atomic_store(&pool->first->is_pressed, be->ops->available(be->arg) < pool->options.reserve_bytes);
+		atomic_store(&pool->first->is_pressed,
+			be->ops->available(be->arg) < pool->options.reserve_bytes || gp_segment_is_wanted(pool));
 	return given;
 }
 

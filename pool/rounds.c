@@ -7,7 +7,8 @@
  * attempt.
  *
  * One thread at a time runs the rounds of a pool. Other threads wait for it and then search again, so that they do not
- * give back what the first is about to use. No lock is held meanwhile, so the rounds never delay a free.
+ * give back what the first is about to use. No lock is held meanwhile, so the rounds never delay a free. A thread that
+ * waits for other threads or processes lets other threads run their rounds between its attempts.
  */
 
 #include <errno.h>
@@ -241,57 +242,6 @@ static uint64_t round_processes(struct gp_rounds *rounds)
 	return be->ops->ask_processes(be->arg, rounds->bytes);
 }
 
-static uint64_t round_wait(struct gp_rounds *rounds)
-{
-	const struct gp_backend *be = gp_pool_backend(rounds->pool);
-	uint64_t start_ns = gp_pool_now_ns(rounds->pool);
-	unsigned n = 0;
-
-	while (gp_pool_now_ns(rounds->pool) - start_ns < rounds->pool->options.oom_wait_ns) {
-		be->ops->pause(be->arg, n++);
-		(void)gp_fence_poll(rounds->pool->fence);
-		if (search(rounds))
-			return rounds->bytes;
-		gp_segment_give_back(rounds->pool, UINT64_MAX);
-		gp_segment_wait_returning(rounds->pool, GP_SHORTAGE_WAIT_NS);
-		/* Other processes do not announce their frees, so ask the driver, too. */
-		if (attempt(rounds) != -ENOMEM)
-			return rounds->bytes;
-	}
-	return 0;
-}
-
-static uint64_t round_fail(struct gp_rounds *rounds)
-{
-	gp_mutex_lock(&rounds->pool->lock);
-	rounds->pool->stats.ooms++;
-	gp_mutex_unlock(&rounds->pool->lock);
-	return 0;
-}
-
-/*
- * Runs one round. It also makes a new attempt if another thread gave memory back since the last one. Returns true if no
- * further round is needed.
- */
-static bool run_round(struct gp_rounds *rounds, enum gp_round which, uint64_t (*fn)(struct gp_rounds *))
-{
-	struct gp_pool *pool = rounds->pool;
-	uint64_t start_ns = gp_pool_now_ns(pool), yielded = fn(rounds), ns;
-	struct gp_round_stats *stats = &pool->stats.rounds[which], *spent = &rounds->spent[which];
-
-	if (!rounds->token.block && rounds->result == -ENOMEM && (yielded || has_supply_changed(rounds)) &&
-		!search(rounds))
-		attempt(rounds);
-	ns = gp_pool_now_ns(pool) - start_ns;
-	gp_mutex_lock(&pool->lock);
-	*spent = (struct gp_round_stats){.count = 1, .gained_bytes = yielded, .ns = ns};
-	stats->count++;
-	stats->gained_bytes += yielded;
-	stats->ns += ns;
-	gp_mutex_unlock(&pool->lock);
-	return rounds->token.block || rounds->result != -ENOMEM;
-}
-
 static bool try_turn(struct gp_pool *pool)
 {
 	bool is_mine;
@@ -322,6 +272,120 @@ static void end_turn(struct gp_pool *pool)
 	gp_event_happen(&pool->rounds_done);
 }
 
+/*
+ * Tries again while memory is waited for. has_driver_more: asks the driver even if it is given nothing. Returns true if
+ * the wait is over.
+ */
+static bool try_again(struct gp_rounds *rounds, bool has_driver_more)
+{
+	struct gp_pool *pool = rounds->pool;
+	bool is_over;
+
+	take_turn(pool);
+	(void)gp_fence_poll(pool->fence);
+	is_over = search(rounds);
+	if (!is_over && (gp_segment_give_back(pool, UINT64_MAX) || has_driver_more)) {
+		gp_segment_wait_returning(pool, GP_SHORTAGE_WAIT_NS);
+		is_over = attempt(rounds) != -ENOMEM;
+	}
+	end_turn(pool);
+	return is_over;
+}
+
+/* Pauses and tries again, for that long at most. */
+static bool wait_for_neighbours(struct gp_rounds *rounds, struct gp_wait *wait, uint64_t start_ns, uint64_t max_ns)
+{
+	const struct gp_backend *be = gp_pool_backend(rounds->pool);
+
+	while (gp_pool_now_ns(rounds->pool) - start_ns < max_ns) {
+		enum gp_wait_news news = be->ops->wait_pause(be->arg, wait);
+
+		if (news == GP_WAIT_OVER || !is_enough(rounds, gp_budget_left(rounds->pool->options.budget)))
+			return false;
+		if (try_again(rounds, news == GP_WAIT_MORE || has_supply_changed(rounds)))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Other processes neither announce their frees nor can give what the limit forbids. Other threads run their rounds
+ * during the pauses: they may be served by less than this thread lacks.
+ */
+static uint64_t round_neighbours(struct gp_rounds *rounds)
+{
+	struct gp_pool *pool = rounds->pool;
+	const struct gp_backend *be = gp_pool_backend(pool);
+	uint64_t bytes = rounds->request ? rounds->request->bytes : rounds->bytes, start_ns, max_ns = 0;
+	struct gp_wait wait;
+	bool is_served;
+
+	if (is_enough(rounds, gp_budget_left(pool->options.budget)))
+		max_ns = be->ops->wait_begin(be->arg, bytes, &wait);
+	rounds->is_left_out = !max_ns;
+	if (!max_ns)
+		return 0;
+	end_turn(pool);
+	start_ns = gp_pool_now_ns(pool);
+	is_served = wait_for_neighbours(rounds, &wait, start_ns, max_ns);
+	be->ops->wait_end(be->arg, &wait, gp_pool_now_ns(pool) - start_ns, is_served);
+	take_turn(pool);
+	return is_served ? rounds->bytes : 0;
+}
+
+static uint64_t round_wait(struct gp_rounds *rounds)
+{
+	struct gp_pool *pool = rounds->pool;
+	const struct gp_backend *be = gp_pool_backend(pool);
+	uint64_t start_ns = gp_pool_now_ns(pool);
+	bool is_served = false;
+	unsigned n = 0;
+
+	end_turn(pool);
+	while (!is_served && gp_pool_now_ns(pool) - start_ns < pool->options.oom_wait_ns) {
+		be->ops->pause(be->arg, n++);
+		/* Other processes do not announce their frees. */
+		is_served = try_again(rounds, true);
+	}
+	take_turn(pool);
+	return is_served ? rounds->bytes : 0;
+}
+
+static uint64_t round_fail(struct gp_rounds *rounds)
+{
+	gp_mutex_lock(&rounds->pool->lock);
+	rounds->pool->stats.ooms++;
+	gp_mutex_unlock(&rounds->pool->lock);
+	return 0;
+}
+
+/*
+ * Runs one round. It also makes a new attempt if another thread gave memory back since the last one. Returns true if no
+ * further round is needed.
+ */
+static bool run_round(struct gp_rounds *rounds, enum gp_round which, uint64_t (*fn)(struct gp_rounds *))
+{
+	struct gp_pool *pool = rounds->pool;
+	uint64_t start_ns = gp_pool_now_ns(pool), yielded, ns;
+	struct gp_round_stats *stats = &pool->stats.rounds[which], *spent = &rounds->spent[which];
+
+	rounds->is_left_out = false;
+	yielded = fn(rounds);
+	if (rounds->is_left_out)
+		return false;
+	if (!rounds->token.block && rounds->result == -ENOMEM && (yielded || has_supply_changed(rounds)) &&
+		!search(rounds))
+		attempt(rounds);
+	ns = gp_pool_now_ns(pool) - start_ns;
+	gp_mutex_lock(&pool->lock);
+	*spent = (struct gp_round_stats){.count = 1, .gained_bytes = yielded, .ns = ns};
+	stats->count++;
+	stats->gained_bytes += yielded;
+	stats->ns += ns;
+	gp_mutex_unlock(&pool->lock);
+	return rounds->token.block || rounds->result != -ENOMEM;
+}
+
 static bool is_round_skipped(const struct gp_pool *pool, enum gp_round round)
 {
 	const struct gp_backend_ops *ops = gp_pool_backend(pool)->ops;
@@ -331,6 +395,8 @@ static bool is_round_skipped(const struct gp_pool *pool, enum gp_round round)
 		return !ops->ask_contexts;
 	case GP_ROUND_processes:
 		return !ops->ask_processes;
+	case GP_ROUND_neighbours:
+		return !ops->wait_begin || pool->options.oom_wait_ns;
 	case GP_ROUND_wait:
 		return !pool->options.oom_wait_ns;
 	default:

@@ -99,6 +99,13 @@ void gp_segment_note_growth(struct gp_pool *pool, const struct gp_request *reque
 	atomic_store_explicit(&pool->is_full, result == -ENOMEM, memory_order_relaxed);
 }
 
+bool gp_segment_is_wanted(struct gp_pool *pool)
+{
+	const struct gp_backend *be = gp_pool_backend(pool);
+
+	return be->ops->is_wanted && be->ops->is_wanted(be->arg);
+}
+
 /*
  * If the driver is nearly empty, leaves the rest for calls that cannot be retried (loading a module, a graph).
  * is_pressed is stored only on change, since every thread reads its cache line.
@@ -106,12 +113,13 @@ void gp_segment_note_growth(struct gp_pool *pool, const struct gp_request *reque
 static void keep_reserve(struct gp_pool *pool, uint64_t available)
 {
 	const struct gp_backend *be = gp_pool_backend(pool);
-	bool is_pressed = available < pool->options.reserve_bytes;
+	bool is_short = available < pool->options.reserve_bytes, was_pressed = gp_pool_is_pressed(pool);
+	bool is_pressed = is_short || (was_pressed && gp_segment_is_wanted(pool));
 	uint64_t missing, given;
 
-	if (is_pressed != gp_pool_is_pressed(pool))
+	if (is_pressed != was_pressed)
 		atomic_store(&pool->first->is_pressed, is_pressed);
-	if (!is_pressed)
+	if (!is_short)
 		return;
 	/* In serial mode the fences may not have been polled for long. */
 	(void)gp_fence_poll(pool->fence);

@@ -27,6 +27,9 @@ void gp_segment_note_growth(struct gp_pool *pool, const struct gp_request *reque
 /* Must follow growth: while the driver has less than reserve_bytes left, gives back the difference. */
 void gp_segment_keep_reserve(struct gp_pool *pool);
 
+/* True while another process lacks memory of the device. */
+bool gp_segment_is_wanted(struct gp_pool *pool);
+
 /*
  * Gives back idle segments whose work is completed, and all segments that are leaving. Of the idle ones it takes the
  * smallest of at least `want` bytes if there is one, otherwise the least recently used ones until `want` bytes are

@@ -393,6 +393,7 @@ const gp_ctl_handler_fn gp_actions[GP_CTL_N_COMMANDS] = {
 	[GP_CTL_yield] = gp_reclaim_answer,
 	[GP_CTL_sleep] = gp_sleep_answer,
 	[GP_CTL_wake] = gp_wake_answer,
+	[GP_CTL_wanted] = gp_reclaim_answer_wanted,
 	[GP_CTL_config] = answer_config,
 	[GP_CTL_leaks] = gp_leaks_answer,
 	[GP_CTL_stacks] = gp_stacks_answer,

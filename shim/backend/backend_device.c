@@ -35,6 +35,7 @@
 #include "shim/debug/debug.h"
 #include "shim/driver/driver_table.h"
 #include "shim/driver/submit.h"
+#include "shim/reclaim/neighbours.h"
 #include "shim/reclaim/reclaim.h"
 #include "shim/record/record_backend.h"
 
@@ -337,6 +338,26 @@ static uint64_t device_ask_processes(void *arg, uint64_t bytes)
 	return gp_reclaim_from_processes(arg, bytes);
 }
 
+static uint64_t device_wait_begin(void *arg, uint64_t bytes, struct gp_wait *ret_wait)
+{
+	return gp_neighbours_wait_begin(arg, bytes, ret_wait, gp_device_available);
+}
+
+static enum gp_wait_news device_wait_pause(void *arg, struct gp_wait *wait)
+{
+	return gp_neighbours_wait_pause(arg, wait, gp_device_available);
+}
+
+static void device_wait_end(void *arg, struct gp_wait *wait, uint64_t waited_ns, bool is_served)
+{
+	gp_neighbours_wait_end(wait, waited_ns, is_served);
+}
+
+static bool device_is_wanted(void *arg)
+{
+	return gp_reclaim_is_wanted(arg);
+}
+
 static uint64_t device_ask_siblings(void *arg, uint64_t bytes, bool may_wait)
 {
 	return gp_reclaim_from_siblings(arg, bytes, may_wait);
@@ -366,6 +387,10 @@ static const struct gp_backend_ops device_ops = {
 	.trim_driver = device_trim_driver,
 	.ask_contexts = device_ask_contexts,
 	.ask_processes = device_ask_processes,
+	.wait_begin = device_wait_begin,
+	.wait_pause = device_wait_pause,
+	.wait_end = device_wait_end,
+	.is_wanted = device_is_wanted,
 	.ask_siblings = device_ask_siblings,
 	.available = device_available,
 	.now_ns = gp_clock_now_ns,

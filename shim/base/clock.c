@@ -21,14 +21,17 @@ uint64_t gp_clock_now_ns(void *unused)
 
 void gp_clock_pause(void *unused, unsigned attempt)
 {
-	struct timespec wait = {0, 0};
+	if (attempt < YIELDS)
+		sched_yield();
+	else
+		gp_clock_sleep(gp_min((uint64_t)(attempt - YIELDS + 1) * PAUSE_STEP_NS, PAUSE_MAX_NS));
+}
+
+void gp_clock_sleep(uint64_t ns)
+{
+	struct timespec wait = {.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
 	int cancel_state;
 
-	if (attempt < YIELDS) {
-		sched_yield();
-		return;
-	}
-	wait.tv_nsec = (long)gp_min((uint64_t)(attempt - YIELDS + 1) * PAUSE_STEP_NS, PAUSE_MAX_NS);
 	/*
 	 * The caller is in the middle of an operation that other threads wait for, so it must not be cancelled here.
 	 */

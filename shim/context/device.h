@@ -19,6 +19,7 @@ struct gp_device {
 	_Atomic(const char *) why_kind;   /* why it is not the wanted one, or NULL */
 	_Atomic uint64_t most_free_bytes; /* with managed memory: the most free bytes that cuMemGetInfo has reported */
 	_Atomic uint64_t n_yields, yielded_bytes; /* requests of other processes that it met, and the bytes */
+	_Atomic uint64_t wanted_until_ns; /* until then another process lacks memory of the device (reclaim.h) */
 	struct gp_budget budget;
 	_Atomic bool is_limit_ours;      /* gpupool has set the limit, not the user: it applies to pools only */
 	_Atomic uint64_t unpooled_bytes; /* bytes of memory that is counted and passed through */

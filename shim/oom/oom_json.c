@@ -37,6 +37,19 @@ static const char *cause_text(enum gp_oom_cause cause)
 	return names[cause];
 }
 
+/* NULL: there was no other process to wait for. */
+static const char *wait_text(enum gp_processes_wait wait)
+{
+	static const char *const names[] = {
+		[GP_PROCESSES_TOO_LITTLE] = "too-little",
+		[GP_PROCESSES_CAPTURE] = "capture",
+		[GP_PROCESSES_SPENT] = "spent",
+		[GP_PROCESSES_WAITED] = "waited",
+	};
+
+	return names[wait];
+}
+
 static void write_processes(struct gp_json *out, const struct gp_processes *processes)
 {
 	gp_json_array_begin(out, "processes");
@@ -46,6 +59,7 @@ static void write_processes(struct gp_json *out, const struct gp_processes *proc
 		gp_json_u64(out, "uid", processes->shown[i].uid);
 		gp_json_bool(out, "answered", !processes->shown[i].error);
 		gp_json_u64(out, "released_bytes", processes->shown[i].bytes);
+		gp_json_u64(out, "held_bytes", processes->shown[i].held_bytes);
 		gp_json_object_end(out);
 	}
 	gp_json_array_end(out);
@@ -119,6 +133,7 @@ static void write_last(struct gp_json *out, struct gp_stack_json *stacks, const 
 	write_numbers(out, oom);
 	gp_round_json(out, "rounds", oom->failure.rounds, false);
 	write_processes(out, &oom->processes);
+	gp_json_string(out, "wait", wait_text(oom->processes.wait));
 	gp_stack_json_site(out, stacks, "frames", oom->site);
 	gp_json_u64(out, "n_partly_used_segments", oom->n_partly_used);
 	gp_json_u64(out, "partly_used_unused_bytes", oom->partly_used_unused_bytes);

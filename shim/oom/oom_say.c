@@ -102,6 +102,38 @@ static void log_processes(const struct gp_processes *processes)
 		gp_log(GP_LOG_WARN, "  asked: %s", line);
 }
 
+/* Logs how long the request has waited and for which processes, or why it has not. */
+static void log_wait(const struct gp_oom *oom)
+{
+	static const char *const reasons[] = {
+		[GP_PROCESSES_TOO_LITTLE] = GP_OOM_NO_WAIT_TOO_LITTLE_WORDS,
+		[GP_PROCESSES_CAPTURE] = GP_OOM_NO_WAIT_CAPTURE_WORDS,
+		[GP_PROCESSES_SPENT] = GP_OOM_NO_WAIT_SPENT_WORDS,
+	};
+	const struct gp_processes *processes = &oom->processes;
+	char line[512] = "";
+	size_t used = 0;
+	amount bytes;
+
+	if (processes->wait == GP_PROCESSES_NONE)
+		return;
+	if (processes->wait != GP_PROCESSES_WAITED) {
+		gp_log(GP_LOG_WARN, "  " GP_OOM_NO_WAIT_WORDS "%s", reasons[processes->wait]);
+		return;
+	}
+	for (unsigned i = 0; i < gp_min(processes->n, GP_PROCESSES_SHOWN); i++) {
+		const struct gp_process *other = &processes->shown[i];
+		int n = 0;
+
+		if (other->held_bytes)
+			n = snprintf(line + used, sizeof(line) - used, "%sprocess %d, which holds %s",
+				used ? ", and " : "", (int)other->pid, gp_amount_text(bytes, other->held_bytes));
+		used = gp_min(used + (size_t)n, sizeof(line) - 1);
+	}
+	gp_log(GP_LOG_WARN, "  waited: %" PRIu64 " ms for %s", oom->failure.rounds[GP_ROUND_neighbours].ns / 1000000,
+		used ? line : "other processes");
+}
+
 /* Logs the libraries that hold the most memory. */
 static void log_callers(const struct gp_oom *oom)
 {
@@ -261,6 +293,7 @@ void gp_oom_say(const struct gp_oom *oom)
 	log_device(oom);
 	log_rounds(oom);
 	log_processes(&oom->processes);
+	log_wait(oom);
 	log_callers(oom);
 	log_cause(oom);
 	if (oom->site)

@@ -22,7 +22,6 @@ enum {
 	ASKED_MAX = 32,                            /* processes that are asked at once */
 	ASKED_OF_USER_MAX = 8,                     /* of these, processes of one other user */
 	NAMES_OF_USER_MAX = 64 + GP_OOM_FILES_MAX, /* names read in another user's directory: it may hold anything */
-	ASK_TIMEOUT_MS = 2000,                     /* ask timeout, for all processes together */
 	BACKOFF_MS = 60000,                        /* an unresponsive process is not asked again for this long */
 	UNRESPONSIVE_MAX = 512,                    /* unresponsive processes that are remembered */
 	UNRESPONSIVE_OF_USER_MAX = 8, /* once another user has this many, none of that user's processes is asked */
@@ -42,7 +41,7 @@ struct talk {
 	size_t length;
 	char answer[ANSWER_MAX];
 	int error; /* -EAGAIN: no answer yet */
-	uint64_t bytes;
+	uint64_t bytes, held_bytes;
 };
 
 struct round {
@@ -238,19 +237,27 @@ static void ask_all(struct round *round)
 		gp_ctl_abstract_each(ask_abstract, round);
 }
 
-int gp_processes_parse(const char *line, uint64_t *ret_bytes)
+/* Rejects amounts larger than any machine's memory, so that sums cannot wrap. */
+static bool take_bytes(const char **line, const char *name, uint64_t *ret_bytes)
 {
-	uint64_t bytes;
+	return gp_ask_take_text(line, name) && gp_ask_take_number(line, ret_bytes) &&
+	       *ret_bytes <= INT64_MAX / ASKED_MAX;
+}
+
+int gp_processes_parse(const char *line, uint64_t *ret_bytes, uint64_t *ret_held_bytes)
+{
+	uint64_t bytes, held_bytes = 0;
+	bool is_wanted;
 
 	if (gp_ask_take_text(&line, "{\"schema\":\"gpupool.error/1\""))
 		return -EPERM;
-	if (!gp_ask_take_text(&line, "{\"schema\":\"gpupool.yield/1\",\"released_bytes\":") ||
-		!gp_ask_take_number(&line, &bytes))
-		return -EPROTO;
-	/* Rejects amounts larger than any machine's memory, so that sums cannot wrap. */
-	if (strcmp(line, "}") != 0 || bytes > INT64_MAX / ASKED_MAX)
+	is_wanted = gp_ask_take_text(&line, "{\"schema\":\"gpupool.wanted/1\"");
+	if ((!is_wanted && !gp_ask_take_text(&line, "{\"schema\":\"gpupool.yield/1\"")) ||
+		!take_bytes(&line, ",\"released_bytes\":", &bytes) ||
+		(is_wanted && !take_bytes(&line, ",\"held_bytes\":", &held_bytes)) || strcmp(line, "}") != 0)
 		return -EPROTO;
 	*ret_bytes = bytes;
+	*ret_held_bytes = held_bytes;
 	return 0;
 }
 
@@ -277,14 +284,15 @@ static void receive_from(struct talk *talk)
 	end = strchr(talk->answer, '\n');
 	if (end) {
 		*end = '\0';
-		end_talk(talk, gp_processes_parse(talk->answer, &talk->bytes));
+		end_talk(talk, gp_processes_parse(talk->answer, &talk->bytes, &talk->held_bytes));
 	} else if (talk->length == ANSWER_MAX - 1) {
 		end_talk(talk, -EPROTO);
 	}
 }
 
-static void receive_all(struct round *round, int64_t end_ms)
+static void receive_all(struct round *round, int max_ms)
 {
+	int64_t end_ms = gp_ask_now_ms() + max_ms;
 	struct pollfd fds[ASKED_MAX];
 
 	for (;;) {
@@ -307,16 +315,19 @@ static void receive_all(struct round *round, int64_t end_ms)
 		if (round->talks[i].fd < 0)
 			continue;
 		end_talk(&round->talks[i], -ETIMEDOUT);
-		note_unresponsive(&round->talks[i]);
+		if (max_ms == GP_PROCESSES_ASK_MS)
+			note_unresponsive(&round->talks[i]);
 	}
 }
 
-/* Orders by bytes, most first. Processes without an answer have 0 bytes. */
+/* Orders by bytes given back and then by bytes held, most first. Processes without an answer have 0 bytes. */
 static int compare(const void *a, const void *b)
 {
 	const struct talk *one = a, *other = b;
 
-	return (one->bytes < other->bytes) - (one->bytes > other->bytes);
+	if (one->bytes != other->bytes)
+		return one->bytes < other->bytes ? 1 : -1;
+	return (one->held_bytes < other->held_bytes) - (one->held_bytes > other->held_bytes);
 }
 
 static void summarize(struct round *round, struct gp_processes *ret)
@@ -327,12 +338,14 @@ static void summarize(struct round *round, struct gp_processes *ret)
 		const struct talk *talk = &round->talks[i];
 
 		ret->bytes += talk->bytes;
+		ret->held_bytes += talk->held_bytes;
 		if (i < GP_PROCESSES_SHOWN)
-			ret->shown[i] = (struct gp_process){talk->pid, talk->uid, talk->error, talk->bytes};
+			ret->shown[i] =
+				(struct gp_process){talk->pid, talk->uid, talk->error, talk->bytes, talk->held_bytes};
 	}
 }
 
-void gp_processes_ask(const char *request, bool are_all, struct gp_processes *ret)
+void gp_processes_ask(const char *request, bool are_all, int max_ms, struct gp_processes *ret)
 {
 	struct round *round = malloc(sizeof(*round)); /* too large for the stack of a thread of the program */
 	int cancel_state, saved_errno = errno;
@@ -346,7 +359,7 @@ void gp_processes_ask(const char *request, bool are_all, struct gp_processes *re
 	/* A thread cancelled here would leave descriptors open. */
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
 	ask_all(round);
-	receive_all(round, gp_ask_now_ms() + ASK_TIMEOUT_MS);
+	receive_all(round, max_ms);
 	summarize(round, ret);
 	pthread_setcancelstate(cancel_state, NULL);
 	free(round);

@@ -12,26 +12,45 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-enum { GP_PROCESSES_SHOWN = 8, GP_PROCESS_REQUEST_MAX = 128 };
+enum {
+	GP_PROCESSES_SHOWN = 8,
+	GP_PROCESS_REQUEST_MAX = 128,
+	GP_PROCESSES_ASK_MS = 2000, /* ask timeout, for all processes together */
+};
+
+/* Whether an allocation that lacked memory has waited for other processes (neighbours.h). */
+enum gp_processes_wait {
+	GP_PROCESSES_NONE,       /* none holds memory of the device, or may be asked for it */
+	GP_PROCESSES_TOO_LITTLE, /* not even all that they hold would have been enough */
+	GP_PROCESSES_CAPTURE,    /* a stream captured */
+	GP_PROCESSES_SPENT,      /* the process had waited too much within a minute */
+	GP_PROCESSES_WAITED,
+};
 
 struct gp_process {
 	pid_t pid;
-	uid_t uid;      /* owner of the process */
-	int error;      /* 0; -EPERM: it refused; another -errno: no valid answer */
-	uint64_t bytes; /* given back, by its own account */
+	uid_t uid;           /* owner of the process */
+	int error;           /* 0; -EPERM: it refused; another -errno: no valid answer */
+	uint64_t bytes;      /* given back, by its own account */
+	uint64_t held_bytes; /* that it holds on the device, likewise; 0: unknown */
 };
 
 struct gp_processes {
 	unsigned n; /* processes asked */
-	uint64_t bytes;
+	enum gp_processes_wait wait;
+	uint64_t bytes, held_bytes;
 	struct gp_process shown[GP_PROCESSES_SHOWN]; /* most bytes first */
 };
 
 /*
- * Sends the request, which is one line with its newline, and collects answers of the schema "gpupool.yield/1". are_all:
- * also asks processes of other users, which only root can do. Keeps errno.
+ * Sends the request, which is one line with its newline, and collects answers of the schemas "gpupool.yield/1" and
+ * "gpupool.wanted/1". are_all: also asks processes of other users, which only root can do. max_ms: the ask timeout, at
+ * most GP_PROCESSES_ASK_MS. A process is unresponsive if it does not answer within GP_PROCESSES_ASK_MS. Keeps errno.
  */
-void gp_processes_ask(const char *request, bool are_all, struct gp_processes *ret);
+void gp_processes_ask(const char *request, bool are_all, int max_ms, struct gp_processes *ret);
 
-/* Parses an answer. Returns 0 and the bytes; -EPERM if the process refuses; or -EPROTO if the answer is invalid. */
-int gp_processes_parse(const char *line, uint64_t *ret_bytes);
+/*
+ * Parses an answer. Returns 0, the bytes given back and the bytes held, 0 if the answer does not contain them; -EPERM
+ * if the process refuses; or -EPROTO if the answer is invalid.
+ */
+int gp_processes_parse(const char *line, uint64_t *ret_bytes, uint64_t *ret_held_bytes);

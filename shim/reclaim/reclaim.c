@@ -20,6 +20,9 @@
 /* The bound is long, since a stall that ends is better than an out-of-memory error (pool/rounds.c). */
 #define SIBLINGS_WAIT_NS UINT64_C(60000000000)
 
+/* What this thread's last request for memory has learned of other processes. */
+static _Thread_local struct gp_processes answers __attribute__((tls_model("initial-exec")));
+
 struct search {
 	const struct gp_device *device;
 	const struct gp_context *excluded;   /* not asked; NULL: every context is asked */
@@ -61,6 +64,7 @@ uint64_t gp_reclaim_from_contexts(struct gp_context *context, uint64_t bytes)
 {
 	struct search search = {.device = context->device, .excluded = context, .want = bytes};
 
+	answers = (struct gp_processes){0}; /* this is the step before other processes are asked */
 	gp_context_each(trim_context, &search);
 	return search.given;
 }
@@ -109,24 +113,67 @@ uint64_t gp_reclaim_from_pinned(struct gp_pool *pool, uint64_t bytes)
 	return search.given;
 }
 
-static _Thread_local struct gp_processes answers __attribute__((tls_model("initial-exec")));
+bool gp_reclaim_can_ask(const struct gp_context *context)
+{
+	return gp_state.config.yield != GP_CONFIG_YIELD_OFF && gp_state.config.has_socket && context->device->has_uuid;
+}
+
+static void ask_processes(
+	struct gp_context *context, const char *command, uint64_t bytes, int max_ms, struct gp_processes *ret)
+{
+	char uuid[GP_UUID_TEXT_MAX], request[GP_PROCESS_REQUEST_MAX];
+
+	snprintf(request, sizeof(request), "%s %s %" PRIu64 "\n", command,
+		gp_uuid_format(uuid, context->device->uuid, GP_UUID_SENT), bytes);
+	gp_processes_ask(request, gp_state.config.yield == GP_CONFIG_YIELD_ALL && geteuid() == 0, max_ms, ret);
+}
 
 uint64_t gp_reclaim_from_processes(struct gp_context *context, uint64_t bytes)
 {
-	const struct gp_device *device = context->device;
-	char uuid[GP_UUID_TEXT_MAX], request[GP_PROCESS_REQUEST_MAX];
-
-	answers = (struct gp_processes){0};
-	if (gp_state.config.yield == GP_CONFIG_YIELD_OFF || !gp_state.config.has_socket || !device->has_uuid)
+	if (!gp_reclaim_can_ask(context))
 		return 0;
-	snprintf(request, sizeof(request), "yield %s %" PRIu64 "\n", gp_uuid_format(uuid, device->uuid, GP_UUID_SENT),
-		bytes);
-	gp_processes_ask(request, gp_state.config.yield == GP_CONFIG_YIELD_ALL && geteuid() == 0, &answers);
+	ask_processes(context, "yield", bytes, GP_PROCESSES_ASK_MS, &answers);
 	if (answers.n)
 		gp_log(GP_LOG_INFO,
 			"asked %u other processes for %" PRIu64 " bytes of device %d: they released %" PRIu64,
-			answers.n, bytes, device->index, answers.bytes);
+			answers.n, bytes, context->device->index, answers.bytes);
 	return answers.bytes;
+}
+
+/* Adds a later answer of a process to its earlier ones, or to the list if there is room. */
+static void add_answer(const struct gp_process *later)
+{
+	unsigned i = 0, n = gp_min(answers.n, GP_PROCESSES_SHOWN);
+
+	while (i < n && answers.shown[i].pid != later->pid)
+		i++;
+	if (i < n) {
+		answers.shown[i].error = later->error;
+		answers.shown[i].bytes += later->bytes;
+		answers.shown[i].held_bytes = later->held_bytes;
+	} else if (n < GP_PROCESSES_SHOWN) {
+		answers.shown[n] = *later;
+		answers.n++;
+	}
+}
+
+uint64_t gp_reclaim_want(struct gp_context *context, uint64_t bytes, int max_ms)
+{
+	struct gp_processes later;
+
+	ask_processes(context, "wanted", bytes, max_ms, &later);
+	for (unsigned i = 0; i < gp_min(answers.n, GP_PROCESSES_SHOWN); i++)
+		answers.shown[i].held_bytes = 0; /* of a process that has ended meanwhile */
+	for (unsigned i = 0; i < gp_min(later.n, GP_PROCESSES_SHOWN); i++)
+		add_answer(&later.shown[i]);
+	answers.bytes += later.bytes;
+	answers.held_bytes = later.held_bytes;
+	return later.held_bytes;
+}
+
+void gp_reclaim_note_wait(enum gp_processes_wait wait)
+{
+	answers.wait = wait;
 }
 
 const struct gp_processes *gp_reclaim_last_answers(void)
@@ -147,25 +194,74 @@ static struct gp_device *find_device(const char *text)
 	return NULL;
 }
 
-int gp_reclaim_answer(int argc, char **argv, struct gp_json *out)
+static void press(void *arg, struct gp_pool *pool)
+{
+	gp_pool_press(pool);
+}
+
+static void press_context(void *arg, struct gp_context *context)
+{
+	if (context->device == arg && is_usable(context))
+		gp_context_each_pool(context, press, NULL);
+}
+
+/*
+ * The other process lacks memory even so. What is freed in the next moment goes back to the driver at once: otherwise
+ * the process would have to ask again after each free.
+ */
+static void let_nothing_stay_cached(struct gp_device *device)
+{
+	atomic_store(&device->wanted_until_ns, gp_clock_now_ns(NULL) + GP_WANTED_NS);
+	gp_context_each(press_context, device);
+}
+
+bool gp_reclaim_is_wanted(const struct gp_context *context)
+{
+	uint64_t until_ns = atomic_load_explicit(&context->device->wanted_until_ns, memory_order_relaxed);
+
+	return until_ns && gp_clock_now_ns(NULL) < until_ns;
+}
+
+static uint64_t give_to_process(struct gp_device *device, uint64_t want, bool is_waiting)
+{
+	struct search search = {.device = device, .want = want};
+
+	search.given = gp_kept_trim(device->index, want);
+	gp_context_each(trim_context, &search);
+	atomic_fetch_add(&device->n_yields, search.given != 0);
+	atomic_fetch_add(&device->yielded_bytes, search.given);
+	if (is_waiting || search.given < want)
+		let_nothing_stay_cached(device);
+	return search.given;
+}
+
+static int answer(enum gp_ctl_command command, char **argv, struct gp_json *out)
 {
 	struct gp_device *device = find_device(argv[1]);
-	struct search search = {.device = device};
 	struct gp_text_error error;
+	uint64_t want, given = 0;
 
 	if (gp_state.config.yield == GP_CONFIG_YIELD_OFF)
 		return gp_ctl_error(out, GP_CTL_PERMISSION, "GPUPOOL_YIELD is off");
-	if (gp_size_parse(argv[2], &search.want, &error))
+	if (gp_size_parse(argv[2], &want, &error))
 		return gp_ctl_error(out, GP_CTL_USAGE, "'%.32s' %s", argv[2], error.why);
 	/* If this process does not use that GPU, it releases 0 bytes. */
-	if (device) {
-		search.given = gp_kept_trim(device->index, search.want);
-		gp_context_each(trim_context, &search);
-		atomic_fetch_add(&device->n_yields, search.given != 0);
-		atomic_fetch_add(&device->yielded_bytes, search.given);
-	}
-	gp_ctl_answer_begin(out, GP_CTL_yield);
-	gp_json_u64(out, "released_bytes", search.given);
+	if (device)
+		given = give_to_process(device, want, command == GP_CTL_wanted);
+	gp_ctl_answer_begin(out, command);
+	gp_json_u64(out, "released_bytes", given);
+	if (command == GP_CTL_wanted)
+		gp_json_u64(out, "held_bytes", device ? atomic_load(&device->budget.charged_bytes) : 0);
 	gp_json_object_end(out);
 	return 0;
+}
+
+int gp_reclaim_answer(int argc, char **argv, struct gp_json *out)
+{
+	return answer(GP_CTL_yield, argv, out);
+}
+
+int gp_reclaim_answer_wanted(int argc, char **argv, struct gp_json *out)
+{
+	return answer(GP_CTL_wanted, argv, out);
 }

@@ -35,8 +35,30 @@ uint64_t gp_reclaim_from_pinned(struct gp_pool *pool, uint64_t bytes);
 /* Asks other processes for memory of the context's device. Returns the bytes that they report as given back. */
 uint64_t gp_reclaim_from_processes(struct gp_context *context, uint64_t bytes);
 
-/* Returns the answers of other processes to the last request of this thread. */
+/* True if other processes may be asked for memory of the context's device. */
+bool gp_reclaim_can_ask(const struct gp_context *context);
+
+/*
+ * As gp_reclaim_from_processes, for a thread that waits for them: they also cache nothing for a while. Returns the bytes
+ * that they still hold on the device. max_ms: as for gp_processes_ask.
+ */
+uint64_t gp_reclaim_want(struct gp_context *context, uint64_t bytes, int max_ms);
+
+/* Notes whether this thread's request waits for other processes. */
+void gp_reclaim_note_wait(enum gp_processes_wait wait);
+
+/* Returns the answers of other processes to the last request of this thread, with those during its wait. */
 const struct gp_processes *gp_reclaim_last_answers(void);
 
-/* Answers the request "yield" of another process. */
+/*
+ * Nanoseconds for which a process caches nothing of a device after another process has asked for more of its memory
+ * than it could give.
+ */
+#define GP_WANTED_NS UINT64_C(500000000)
+
+/* True during that time. */
+bool gp_reclaim_is_wanted(const struct gp_context *context);
+
+/* Answer the requests "yield" and "wanted" of another process. */
 int gp_reclaim_answer(int argc, char **argv, struct gp_json *out);
+int gp_reclaim_answer_wanted(int argc, char **argv, struct gp_json *out);

@@ -151,7 +151,7 @@ static bool trim_driver(void *arg)
 	return is_any;
 }
 
-/* Requests to other contexts and processes are not recorded: their effect shows in the driver's next answers. */
+/* Requests to other contexts and processes, and waits for these, are not recorded: their effect shows in the driver's next answers. */
 static uint64_t ask_contexts(void *arg, uint64_t bytes)
 {
 	const struct gp_backend *be = backend_of(arg);
@@ -164,6 +164,30 @@ static uint64_t ask_processes(void *arg, uint64_t bytes)
 	const struct gp_backend *be = backend_of(arg);
 
 	return be->ops->ask_processes ? be->ops->ask_processes(be->arg, bytes) : 0;
+}
+
+static uint64_t wait_begin(void *arg, uint64_t bytes, struct gp_wait *ret_wait)
+{
+	const struct gp_backend *be = backend_of(arg);
+
+	return be->ops->wait_begin ? be->ops->wait_begin(be->arg, bytes, ret_wait) : 0;
+}
+
+static enum gp_wait_news wait_pause(void *arg, struct gp_wait *wait)
+{
+	return backend_of(arg)->ops->wait_pause(backend_of(arg)->arg, wait);
+}
+
+static void wait_end(void *arg, struct gp_wait *wait, uint64_t waited_ns, bool is_served)
+{
+	backend_of(arg)->ops->wait_end(backend_of(arg)->arg, wait, waited_ns, is_served);
+}
+
+static bool is_wanted(void *arg)
+{
+	const struct gp_backend *be = backend_of(arg);
+
+	return be->ops->is_wanted && be->ops->is_wanted(be->arg);
 }
 
 static uint64_t available(void *arg)
@@ -280,6 +304,10 @@ static const struct gp_backend_ops recorded = {
 	.trim_driver = trim_driver,
 	.ask_contexts = ask_contexts,
 	.ask_processes = ask_processes,
+	.wait_begin = wait_begin,
+	.wait_pause = wait_pause,
+	.wait_end = wait_end,
+	.is_wanted = is_wanted,
 	.ask_siblings = ask_siblings,
 	.available = available,
 	.count = count,

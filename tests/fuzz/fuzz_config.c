@@ -96,7 +96,8 @@ static void check_values(const struct gp_config *config)
 		config->text[GP_OPTION_PENDING_COUNT]);
 	FUZZ_CHECK(config->pending_ratio >= 0 && config->pending_ratio <= 1, "the pending ratio is %g",
 		config->pending_ratio);
-	FUZZ_CHECK(config->oom_wait_ms <= UINT32_MAX, "the out-of-memory wait exceeds its maximum");
+	FUZZ_CHECK(config->oom_wait_ms <= UINT32_MAX || config->oom_wait_ms == GP_CONFIG_OOM_WAIT_AUTO,
+		"the out-of-memory wait exceeds its maximum");
 	FUZZ_CHECK(config->stacks.depth <= GP_STACKS_DEPTH_MAX, "the stack depth is %u", config->stacks.depth);
 	FUZZ_CHECK(config->stacks.sample >= 1 && config->stacks.sample <= GP_STACKS_SAMPLE_MAX,
 		"the stack sample is %u", config->stacks.sample);

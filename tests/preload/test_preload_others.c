@@ -11,8 +11,9 @@
 
 #include "play.h"
 
-#define SHARED "SIMGPU_MEMORY=1GiB", "SIMGPU_SHARED=gpu", "GPUPOOL_RESERVE=0"
-#define QUIET  "GPUPOOL_LOG=error"
+#define WAITING "SIMGPU_MEMORY=1GiB", "SIMGPU_SHARED=gpu", "GPUPOOL_RESERVE=0"
+#define SHARED  WAITING, "GPUPOOL_OOM_WAIT=0"
+#define QUIET   "GPUPOOL_LOG=error"
 
 static const char *const kinds[] = {
 	"GPUPOOL_POOL=simple", "GPUPOOL_POOL=binned", "GPUPOOL_POOL=split", "GPUPOOL_POOL=vmm"};

@@ -569,6 +569,51 @@ static uint64_t ask_processes(void *arg, uint64_t bytes)
 	return take_from_outside(fake, FAKE_ASK_PROCESSES, &fake->processes_yield);
 }
 
+static uint64_t wait_begin(void *arg, uint64_t bytes, struct gp_wait *ret_wait)
+{
+	struct fake *fake = arg;
+
+	fake_check_locks(GP_RANK_FENCE);
+	*ret_wait = (struct gp_wait){.bytes = bytes};
+	fake->waits_begun += fake->wait_ns != 0;
+	return fake->wait_ns;
+}
+
+static enum gp_wait_news wait_pause(void *arg, struct gp_wait *wait)
+{
+	struct fake *fake = arg;
+
+	fake_check_locks(GP_RANK_FENCE);
+	fake_begin(fake, FAKE_WAIT_PAUSE);
+	atomic_fetch_add(&fake->now_ns, 1000000);
+	if (!fake->wait_pauses || --fake->wait_pauses)
+		return GP_WAIT_NOTHING;
+	if (!fake->wait_yields)
+		return GP_WAIT_OVER;
+	pthread_mutex_lock(&fake->lock);
+	fake->outside -= gp_min(fake->outside, fake->wait_yields);
+	pthread_mutex_unlock(&fake->lock);
+	return GP_WAIT_MORE;
+}
+
+static void wait_end(void *arg, struct gp_wait *wait, uint64_t waited_ns, bool is_served)
+{
+	struct fake *fake = arg;
+
+	fake_check_locks(GP_RANK_FENCE);
+	fake->waits_ended++;
+	fake->waits_served += is_served;
+	fake->waited_ns += waited_ns;
+}
+
+static bool is_wanted(void *arg)
+{
+	struct fake *fake = arg;
+
+	fake_check_locks(GP_RANK_FENCE);
+	return atomic_load(&fake->is_wanted);
+}
+
 static uint64_t now_ns(void *arg)
 {
 	fake_check_locks(GP_RANK_POOL);
@@ -601,6 +646,10 @@ static const struct gp_backend_ops ops = {
 	.trim_driver = trim_driver,
 	.ask_contexts = ask_contexts,
 	.ask_processes = ask_processes,
+	.wait_begin = wait_begin,
+	.wait_pause = wait_pause,
+	.wait_end = wait_end,
+	.is_wanted = is_wanted,
 	.ask_siblings = ask_siblings,
 	.available = available,
 	.now_ns = now_ns,

@@ -35,6 +35,7 @@ enum fake_call {
 	FAKE_ASK_CONTEXTS,
 	FAKE_ASK_PROCESSES,
 	FAKE_ASK_SIBLINGS,
+	FAKE_WAIT_PAUSE,
 	FAKE_AVAILABLE,
 	FAKE_MAP,
 	FAKE_UNMAP,
@@ -73,8 +74,12 @@ struct fake {
 	uint64_t outside;         /* bytes of these that other users of the device hold */
 	uint64_t trim_yields;     /* bytes of `outside` that trim_driver frees, once */
 	uint64_t siblings_yield, contexts_yield, processes_yield; /* bytes of `outside` to free when asked, once */
-	uint64_t pause_ns;                                        /* how far each pause advances the clock */
-	unsigned pause_completes;                                 /* pieces of work that complete during a pause */
+	uint64_t wait_ns;                                         /* how long a thread may wait for other processes */
+	unsigned wait_pauses;     /* pauses of that wait, the last of which frees wait_yields, or ends the wait if 0 */
+	uint64_t wait_yields;     /* bytes of `outside` */
+	_Atomic bool is_wanted;   /* another process lacks memory */
+	uint64_t pause_ns;        /* how far each pause advances the clock */
+	unsigned pause_completes; /* pieces of work that complete during a pause */
 	bool cannot_release_behind;
 	bool is_first_release_slow; /* the first release_begin takes long */
 	bool arrives_on_drain_only; /* release_poll never reports a release as done */
@@ -94,8 +99,9 @@ struct fake {
 	_Atomic bool record_waits; /* as with a driver that has no context events */
 	_Atomic bool is_beyond;    /* a free would not have waited for the unfinished work */
 	_Atomic uint64_t n_calls[FAKE_N_CALLS];
-	_Atomic uint64_t n_failures;  /* calls of fence_failed */
-	_Atomic unsigned attempt_max; /* the highest attempt that a pause was given */
+	uint64_t waits_begun, waits_ended, waits_served, waited_ns; /* for other processes */
+	_Atomic uint64_t n_failures;                                /* calls of fence_failed */
+	_Atomic unsigned attempt_max;                               /* the highest attempt that a pause was given */
 	_Atomic(const char *) breach;
 	uint64_t reserved_bytes;
 	uint64_t host_bytes;                      /* of host memory that is taken */

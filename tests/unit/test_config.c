@@ -71,7 +71,7 @@ static void check_defaults(void)
 	ck_assert_int_eq(config.reuse, GP_CONFIG_REUSE_AUTO);
 	ck_assert(!config.is_free_synchronous);
 	ck_assert(config.is_vmm_cached);
-	ck_assert_uint_eq(config.oom_wait_ms, 0);
+	ck_assert_uint_eq(config.oom_wait_ms, GP_CONFIG_OOM_WAIT_AUTO);
 	ck_assert_int_eq(config.log_level, GP_LOG_WARN);
 	ck_assert_str_eq(config.log_file, "stderr");
 	ck_assert_uint_eq(config.stacks.depth, 0);
@@ -339,7 +339,7 @@ static const struct {
 	{"GPUPOOL_SYNC_FREE=please", 0, NULL},
 	{"GPUPOOL_OOM_WAIT=1s", 1,
 		"GPUPOOL_OOM_WAIT: '1s' is not a whole number (character 2): "
-		"use a whole number of milliseconds; using the default"},
+		"use auto, or a whole number of milliseconds; using the default"},
 	{"GPUPOOL_OOM_WAIT=unlimited", 0, NULL},
 	{"GPUPOOL_OOM_WAIT=4294967296", 0, NULL},
 	{"GPUPOOL_LOG=loud", 0, NULL},

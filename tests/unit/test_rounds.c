@@ -29,6 +29,12 @@ static uint64_t yield_of(enum gp_round round)
 	return fixture_stats().rounds[round].gained_bytes;
 }
 
+/* True for the rounds that only wait, which the options or the backend forbid by default. */
+static bool is_wait(int round)
+{
+	return round == GP_ROUND_wait || round == GP_ROUND_neighbours;
+}
+
 START_TEST(the_retry_rounds_are_numbered_in_the_order_in_which_they_run)
 {
 	for (int i = 1; i < GP_N_ROUNDS; i++)
@@ -203,14 +209,14 @@ START_TEST(a_request_that_cannot_be_served_runs_every_round_once)
 	ck_assert_int_eq(alloc_explained(200 * GP_MIB, &failure), -ENOMEM);
 	stats = fixture_stats();
 	for (int i = 0; i < GP_N_ROUNDS; i++)
-		ck_assert_uint_eq(stats.rounds[i].count, i != GP_ROUND_wait);
+		ck_assert_uint_eq(stats.rounds[i].count, !is_wait(i));
 	ck_assert_uint_eq(stats.ooms, 1);
 	ck_assert_uint_eq(stats.used_bytes, 100 * GP_MIB);
 	ck_assert(fixture_info(addr).is_used);
 	ck_assert_uint_eq(failure.bytes, 200 * GP_MIB);
 	ck_assert(!failure.is_hopeless);
 	for (int i = 0; i < GP_N_ROUNDS; i++)
-		ck_assert_uint_eq(failure.rounds[i].count, i != GP_ROUND_wait);
+		ck_assert_uint_eq(failure.rounds[i].count, !is_wait(i));
 	fixture_alloc(100 * GP_MIB);
 }
 END_TEST
@@ -296,8 +302,8 @@ START_TEST(two_threads_that_run_out_of_memory_at_once_get_their_own_failures)
 	ck_assert(!failure.is_hopeless);
 	ck_assert(second.failure.is_hopeless == request.is_hopeless);
 	for (int i = 0; i < GP_N_ROUNDS; i++) {
-		ck_assert_uint_eq(failure.rounds[i].count, i != GP_ROUND_wait);
-		ck_assert_uint_eq(second.failure.rounds[i].count, i != GP_ROUND_wait && !request.is_hopeless);
+		ck_assert_uint_eq(failure.rounds[i].count, !is_wait(i));
+		ck_assert_uint_eq(second.failure.rounds[i].count, !is_wait(i) && !request.is_hopeless);
 	}
 }
 END_TEST
@@ -376,6 +382,120 @@ START_TEST(the_wait_for_other_threads_ends_at_the_configured_time)
 	ck_assert_int_eq(fixture_try(100 * GP_MIB, &unused), -ENOMEM);
 	ck_assert_uint_ge(fixture_stats().rounds[GP_ROUND_wait].ns, 50000000);
 	ck_assert_uint_le(fixture_stats().rounds[GP_ROUND_wait].ns, 52000000);
+}
+END_TEST
+
+START_TEST(memory_that_another_process_frees_serves_an_allocation_that_waits_for_it)
+{
+	px.fake.outside = 200 * GP_MIB;
+	px.fake.wait_ns = 2000000000;
+	px.fake.wait_pauses = 5;
+	px.fake.wait_yields = 100 * GP_MIB;
+	fixture_alloc(100 * GP_MIB);
+	ck_assert_uint_eq(count_of(GP_ROUND_neighbours), 1);
+	ck_assert_uint_eq(count_of(GP_ROUND_fail), 0);
+	ck_assert_uint_eq(px.fake.waits_ended, 1);
+	ck_assert_uint_eq(px.fake.waits_served, 1);
+	ck_assert_uint_eq(px.fake.waited_ns, 5000000);
+	/* The driver is not asked while it has nothing more. */
+	ck_assert_uint_le(fake_calls(&px.fake, FAKE_RESERVE), 3);
+}
+END_TEST
+
+static const struct {
+	unsigned pauses;
+	uint64_t waited_ns;
+} ends[] = {{0, 50000000}, {7, 7000000}};
+
+START_TEST(a_wait_for_other_processes_in_vain_ends_in_time_or_when_the_backend_ends_it)
+{
+	uint64_t unused;
+
+	px.fake.outside = 200 * GP_MIB;
+	px.fake.wait_ns = 50000000;
+	px.fake.wait_pauses = ends[_i].pauses;
+	ck_assert_int_eq(fixture_try(100 * GP_MIB, &unused), -ENOMEM);
+	ck_assert_uint_eq(px.fake.waits_ended, 1);
+	ck_assert_uint_eq(px.fake.waits_served, 0);
+	ck_assert_uint_eq(px.fake.waited_ns, ends[_i].waited_ns);
+	ck_assert_uint_eq(count_of(GP_ROUND_fail), 1);
+}
+END_TEST
+
+START_TEST(an_allocation_that_the_limit_refuses_does_not_wait_for_other_processes)
+{
+	uint64_t unused;
+
+	px.fake.wait_ns = 50000000;
+	fixture_alloc(100 * GP_MIB);
+	atomic_store(&px.budget.limit_bytes, 150 * GP_MIB);
+	ck_assert_int_eq(fixture_try(100 * GP_MIB, &unused), -ENOMEM);
+	ck_assert_uint_eq(px.fake.waits_begun, 0);
+	ck_assert_uint_eq(count_of(GP_ROUND_neighbours), 0);
+}
+END_TEST
+
+START_TEST(with_a_configured_wait_an_allocation_does_not_wait_for_other_processes_as_well)
+{
+	uint64_t unused;
+
+	px.options.oom_wait_ns = 50000000;
+	px.fake.outside = 200 * GP_MIB;
+	px.fake.wait_ns = 50000000;
+	ck_assert_int_eq(fixture_try(100 * GP_MIB, &unused), -ENOMEM);
+	ck_assert_uint_eq(px.fake.waits_begun, 0);
+	ck_assert_uint_eq(count_of(GP_ROUND_wait), 1);
+}
+END_TEST
+
+/* Plays another thread, which frees a block or runs out of memory itself while this one waits. */
+static void free_during_wait(struct fake *fake, enum fake_call call)
+{
+	uint64_t *addr = fake->hook_arg;
+
+	if (call != FAKE_WAIT_PAUSE || !*addr)
+		return;
+	gp_pool_free(&px.map, *addr, GP_FREE_SYNCED);
+	*addr = 0;
+}
+
+static void fail_during_wait(struct fake *fake, enum fake_call call)
+{
+	struct gp_failure *failure = fake->hook_arg;
+
+	if (call != FAKE_WAIT_PAUSE || failure->bytes)
+		return;
+	fake->wait_ns = 0;
+	ck_assert_int_eq(alloc_explained(90 * GP_MIB, failure), -ENOMEM);
+}
+
+START_TEST(a_block_that_another_thread_frees_serves_an_allocation_that_waits_for_processes)
+{
+	uint64_t held = fixture_alloc(150 * GP_MIB);
+
+	px.fake.wait_ns = 2000000000;
+	px.fake.hook = free_during_wait;
+	px.fake.hook_arg = &held;
+	fixture_alloc(120 * GP_MIB);
+	px.fake.hook = NULL;
+	ck_assert_uint_eq(px.fake.waits_served, 1);
+}
+END_TEST
+
+START_TEST(a_thread_runs_out_of_memory_at_once_while_another_waits_for_processes)
+{
+	struct gp_failure failure = {0};
+	uint64_t unused;
+
+	fixture_alloc(200 * GP_MIB);
+	px.fake.wait_ns = 5000000;
+	px.fake.hook = fail_during_wait;
+	px.fake.hook_arg = &failure;
+	ck_assert_int_eq(fixture_try(100 * GP_MIB, &unused), -ENOMEM);
+	px.fake.hook = NULL;
+	ck_assert_uint_eq(failure.rounds[GP_ROUND_settle].count, 1);
+	ck_assert_uint_eq(failure.rounds[GP_ROUND_neighbours].count, 0);
+	ck_assert_uint_eq(px.fake.waited_ns, 5000000);
 }
 END_TEST
 
@@ -635,6 +755,13 @@ int main(void)
 	tcase_add_test(tc, an_allocation_inside_the_limit_empties_the_cache_before_it_fails);
 	tcase_add_test(tc, a_block_that_another_thread_frees_serves_a_waiting_allocation);
 	tcase_add_test(tc, the_wait_for_other_threads_ends_at_the_configured_time);
+	tcase_add_test(tc, memory_that_another_process_frees_serves_an_allocation_that_waits_for_it);
+	tcase_add_loop_test(tc, a_wait_for_other_processes_in_vain_ends_in_time_or_when_the_backend_ends_it, 0,
+		sizeof(ends) / sizeof(*ends));
+	tcase_add_test(tc, an_allocation_that_the_limit_refuses_does_not_wait_for_other_processes);
+	tcase_add_test(tc, with_a_configured_wait_an_allocation_does_not_wait_for_other_processes_as_well);
+	tcase_add_test(tc, a_block_that_another_thread_frees_serves_an_allocation_that_waits_for_processes);
+	tcase_add_test(tc, a_thread_runs_out_of_memory_at_once_while_another_waits_for_processes);
 	tcase_add_test(tc, memory_that_another_thread_releases_leads_to_a_retry);
 	tcase_add_test(tc, a_thread_cancelled_while_its_allocation_waits_keeps_no_lock);
 	tcase_add_loop_test(tc, a_released_segment_is_uncounted_once_however_many_threads_poll, 0,

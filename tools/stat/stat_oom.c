@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/oom_words.h"
 #include "tools/answer/stat_cause.h"
 #include "tools/answer/stat_saved.h"
 #include "tools/answer/stat_stack.h"
@@ -112,22 +113,40 @@ static void print_rounds(const json_t *oom)
 static void print_other_processes(const json_t *oom)
 {
 	const json_t *processes = json_object_get(oom, "processes"), *process;
-	char bytes[STAT_TEXT_MAX];
+	char bytes[STAT_TEXT_MAX], held[STAT_TEXT_MAX];
 	size_t i;
 
 	json_array_foreach(processes, i, process) {
-		uint64_t uid = geteuid();
+		uint64_t uid = geteuid(), held_bytes = stat_reply_u64_or_0(process, "held_bytes");
 
 		(void)stat_reply_u64(process, "uid", &uid);
+		stat_bytes(held, held_bytes);
 		stat_bytes(bytes, stat_reply_u64_or_0(process, "released_bytes"));
 		printf("process %" PRIu64, stat_reply_u64_or_0(process, "pid"));
 		if (uid != geteuid())
 			printf(" of user %" PRIu64, uid);
-		if (json_is_true(json_object_get(process, "answered")))
-			printf(" was asked and released %s\n", bytes);
-		else
+		if (!json_is_true(json_object_get(process, "answered")))
 			puts(" was asked, and refused or did not answer");
+		else if (held_bytes)
+			printf(" was asked and released %s, and holds %s\n", bytes, held);
+		else
+			printf(" was asked and released %s\n", bytes);
 	}
+}
+
+/* An answer of an earlier release has no such member. */
+static void print_wait(const json_t *oom)
+{
+	static const char *const reasons[][2] = {
+		{"too-little", GP_OOM_NO_WAIT_TOO_LITTLE_WORDS},
+		{"capture", GP_OOM_NO_WAIT_CAPTURE_WORDS},
+		{"spent", GP_OOM_NO_WAIT_SPENT_WORDS},
+	};
+	const char *wait = stat_reply_text(oom, "wait");
+
+	for (size_t i = 0; i < sizeof(reasons) / sizeof(*reasons); i++)
+		if (strcmp(wait, reasons[i][0]) == 0)
+			printf(GP_OOM_NO_WAIT_WORDS "%s\n", reasons[i][1]);
 }
 
 static void add_segment_rows(struct stat_table *table, const json_t *segment, struct stat_stacks *stacks)
@@ -221,6 +240,7 @@ static void print_last(const json_t *reply, const json_t *oom, struct stat_stack
 	stat_stacks_print(stacks, "requested at", json_object_get(oom, "frames"));
 	print_rounds(oom);
 	print_other_processes(oom);
+	print_wait(oom);
 	print_segments(oom, stacks);
 	print_holders(oom, stacks);
 	if (json_array_size(json_object_get(oom, "callers"))) {
