@@ -136,7 +136,7 @@ static void go_on(const struct child *child)
 		app_must(-1, "a child goes on");
 }
 
-static void finish(struct child *child)
+static int finish(struct child *child)
 {
 	int status = -1;
 
@@ -144,6 +144,7 @@ static void finish(struct child *child)
 	close(child->ready_fd);
 	APP_MUST(waitpid(child->pid, &status, 0) != child->pid);
 	app_fact("child", (uint64_t)status);
+	return status;
 }
 
 static CUresult request(size_t bytes)
@@ -562,11 +563,177 @@ static void other_user_names(void)
 	request_beside_sockets_of_other_user(1, NAMES_MAX);
 }
 
+static void pause_for_a_moment(void)
+{
+	const struct timespec moment = {.tv_nsec = 50000000};
+
+	nanosleep(&moment, NULL);
+}
+
+/* Frees what it holds a moment after it may go on, and lives on. */
+static void hold_for_a_moment(void)
+{
+	app_start();
+	hold(75);
+	report_and_wait();
+	pause_for_a_moment();
+	free_blocks(75);
+	report_and_wait();
+}
+
+/* Ends a moment after it may go on, with what it holds. */
+static void hold_and_end(void)
+{
+	app_start();
+	hold(75);
+	report_and_wait();
+	pause_for_a_moment();
+}
+
+static void request_while_it_goes_on(const char *scenario)
+{
+	struct child child = start(scenario);
+
+	app_start();
+	go_on(&child);
+	app_fact("large request", (uint64_t)request(700 * MIB));
+	app_fact("own pid", (uint64_t)getpid());
+	app_pause("requested");
+	finish(&child);
+}
+
+static void waits(void)
+{
+	request_while_it_goes_on("hold-for-a-moment");
+}
+
+static void waits_for_end(void)
+{
+	request_while_it_goes_on("hold-and-end");
+}
+
+/* Requests more while another process does the same. Its exit code is that of the request. */
+static void hold_and_request(void)
+{
+	app_start();
+	hold(50);
+	report_and_wait();
+	exit((int)request(400 * MIB));
+}
+
+static void wait_for_each_other(void)
+{
+	struct child child = start("hold-and-request");
+
+	app_start();
+	hold(50);
+	go_on(&child);
+	app_fact("large request", (uint64_t)request(400 * MIB));
+	app_fact("own pid", (uint64_t)getpid());
+	app_pause("requested");
+	finish(&child);
+}
+
+enum { UNIT_MIB = 32, UNITS_AT_MOST = 14, UNITS_LEFT = 22, N_TURNS = 6 };
+
+/* Takes and frees up to 14 units, again and again. Its exit code is the number of requests that failed. */
+static void take_turns(void)
+{
+	unsigned failed = 0, seed = (unsigned)getpid();
+
+	app_start();
+	report_and_wait();
+	for (int i = 0; i < N_TURNS; i++) {
+		CUdeviceptr ptr;
+
+		seed = seed * 1103515245 + 12345;
+		if (cuMemAlloc_v2(&ptr, (UNITS_AT_MOST - (seed >> 16) % 3) * UNIT_MIB * MIB)) {
+			failed++;
+			continue;
+		}
+		app_fill(NULL, ptr, KIB, 4);
+		APP_MUST(cuCtxSynchronize());
+		pause_for_a_moment();
+		APP_MUST(cuMemFree_v2(ptr));
+	}
+	exit((int)failed);
+}
+
+/* Leaves 22 units of the device to two processes. */
+static void leave_22(void)
+{
+	struct child children[2];
+	size_t available, total;
+
+	app_start();
+	children[0] = start("take-turns");
+	children[1] = start("take-turns");
+	APP_MUST(cuMemGetInfo_v2(&available, &total));
+	(void)app_alloc(available - (size_t)UNITS_LEFT * UNIT_MIB * MIB);
+	go_on(&children[0]);
+	go_on(&children[1]);
+	app_fact("failed", (uint64_t)finish(&children[0]) + (uint64_t)finish(&children[1]));
+}
+
+static void captures(void)
+{
+	struct child child = start("hold");
+	CUstream stream;
+	CUgraph graph;
+
+	app_start();
+	stream = app_stream();
+	APP_MUST(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+	app_fact("large request", (uint64_t)request(700 * MIB));
+	APP_MUST(cuStreamEndCapture(stream, &graph));
+	app_fact("own pid", (uint64_t)getpid());
+	app_pause("requested");
+	finish(&child);
+}
+
+static void limited(void)
+{
+	struct child child = start("hold");
+
+	app_start();
+	hold(20);
+	APP_MUST(gpupool_set_limit(0, 500 * MIB));
+	app_fact("large request", (uint64_t)request(400 * MIB));
+	app_fact("own pid", (uint64_t)getpid());
+	app_pause("requested");
+	finish(&child);
+}
+
+/* A process that is not under gpupool holds most of the device. */
+static void too_little(void)
+{
+	struct child unseen, child;
+
+	APP_MUST(setenv("GPUPOOL", "off", 1));
+	unseen = start("hold");
+	APP_MUST(unsetenv("GPUPOOL"));
+	child = start("hold-little");
+	app_start();
+	app_fact("large request", (uint64_t)request(700 * MIB));
+	app_fact("own pid", (uint64_t)getpid());
+	app_pause("requested");
+	finish(&child);
+	finish(&unseen);
+}
+
+static void hold_little(void)
+{
+	app_start();
+	hold(20);
+	report_and_wait();
+}
+
 const struct app_scenario app_scenarios[] = {
 	{"endless-answer", endless_answer},
 	{"overstates", overstates},
 	{"ask-each-other", ask_each_other},
 	{"bystander", bystander},
+	{"captures", captures},
 	{"contexts", contexts},
 	{"killed", killed},
 	{"foreign", foreign},
@@ -578,8 +745,14 @@ const struct app_scenario app_scenarios[] = {
 	{"cache-much", cache_much},
 	{"cache-some", cache_some},
 	{"hold", keep},
+	{"hold-and-end", hold_and_end},
+	{"hold-and-request", hold_and_request},
+	{"hold-for-a-moment", hold_for_a_moment},
+	{"hold-little", hold_little},
 	{"hold-as-other-user", hold_as_other_user},
 	{"impossible-number", impossible_number},
+	{"leave-22", leave_22},
+	{"limited", limited},
 	{"other-user-crowd", other_user_crowd},
 	{"other-user-releases", other_user_releases},
 	{"other-user-nothing-cached", other_user_has_nothing_cached},
@@ -588,6 +761,11 @@ const struct app_scenario app_scenarios[] = {
 	{"own-crowd", own_crowd},
 	{"silent", silent},
 	{"stopped", stopped},
+	{"take-turns", take_turns},
+	{"too-little", too_little},
 	{"view", view},
+	{"wait-for-each-other", wait_for_each_other},
+	{"waits", waits},
+	{"waits-for-end", waits_for_end},
 	{NULL},
 };

@@ -305,6 +305,80 @@ START_TEST(another_user_is_not_asked_again_after_eight_unresponsive_processes)
 }
 END_TEST
 
+static uint64_t n_waits;
+
+static void read_waits(const char *name)
+{
+	const char *status = play_ask_pid((unsigned)play_fact("own pid"), "status"), *key = "\"name\":\"neighbours\"";
+	const char *at = strstr(status, key);
+
+	ck_assert_msg(at, "expected the round in: %s", status);
+	n_waits = play_number(at, "count");
+	got = play_number(at, "gained_bytes");
+	take_report(name);
+}
+
+static const char *const waits[] = {"waits", "waits-for-end"};
+
+START_TEST(an_allocation_waits_until_another_process_frees_memory_or_ends)
+{
+	const char *env[] = {kinds[_i % (int)LENGTH(kinds)], QUIET, WAITING, NULL};
+
+	play_others(waits[_i / (int)LENGTH(kinds)], env, read_waits);
+	ck_assert_str_eq(play_err, "");
+	ck_assert_uint_eq(play_fact("large request"), 0);
+	ck_assert_uint_eq(n_waits, 1);
+	ck_assert_uint_ge(got, 700 * MIB);
+	ck_assert_uint_eq(play_fact("child"), 0);
+}
+END_TEST
+
+START_TEST(two_processes_of_up_to_14_units_with_22_units_left_for_them_finish)
+{
+	const char *env[] = {kinds[_i], QUIET, WAITING, NULL};
+
+	play_others("leave-22", env, NULL);
+	ck_assert_str_eq(play_err, "");
+	ck_assert_uint_eq(play_fact("failed"), 0);
+}
+END_TEST
+
+START_TEST(two_processes_that_wait_for_each_other_both_fail_and_the_message_says_what_for)
+{
+	const char *env[] = {WAITING, NULL}, *waited;
+
+	play_others("wait-for-each-other", env, read_waits);
+	ck_assert_uint_eq(play_fact("large request"), 2);
+	ck_assert_uint_eq(play_fact("child"), 2 << 8);
+	ck_assert_uint_eq(n_waits, 1);
+	ck_assert_ptr_nonnull(strstr(report, "\"wait\":\"waited\""));
+	ck_assert_ptr_nonnull(strstr(report, "\"held_bytes\":"));
+	waited = strstr(play_err, "  waited: ");
+	ck_assert_msg(waited && strstr(waited, " ms for process ") && strstr(waited, ", which holds "), "%s", play_err);
+}
+END_TEST
+
+static const struct {
+	const char *scenario, *setting, *wait;
+} no_waits[] = {
+	{"limited", "GPUPOOL_OOM_WAIT=auto", "\"wait\":null"},
+	{"captures", "GPUPOOL_OOM_WAIT=auto", "\"wait\":\"capture\""},
+	{"too-little", "GPUPOOL_OOM_WAIT=auto", "\"wait\":\"too-little\""},
+	{"nothing-cached", "GPUPOOL_OOM_WAIT=0", "\"wait\":null"},
+	{"nothing-cached", "GPUPOOL_YIELD=off", "\"wait\":null"},
+};
+
+START_TEST(an_allocation_fails_at_once_if_a_wait_for_other_processes_is_pointless_or_forbidden)
+{
+	const char *env[] = {no_waits[_i].setting, QUIET, WAITING, NULL};
+
+	play_others(no_waits[_i].scenario, env, read_waits);
+	ck_assert_uint_eq(play_fact("large request"), 2);
+	ck_assert_uint_eq(n_waits, 0);
+	ck_assert_msg(strstr(report, no_waits[_i].wait), "%s", report);
+}
+END_TEST
+
 static void read_contexts(const char *name)
 {
 	const char *status = play_ask("status");
@@ -338,6 +412,12 @@ static void add_processes(TCase *tc)
 	tcase_add_test(tc, an_allocation_succeeds_after_the_process_with_the_cache_was_killed);
 	tcase_add_loop_test(tc, two_processes_that_ask_each_other_at_once_both_get_an_answer, 0, n);
 	tcase_add_loop_test(tc, a_missing_or_invalid_answer_of_a_process_is_ignored, 0, (int)LENGTH(impostors));
+	tcase_add_loop_test(
+		tc, an_allocation_waits_until_another_process_frees_memory_or_ends, 0, n * (int)LENGTH(waits));
+	tcase_add_loop_test(tc, two_processes_of_up_to_14_units_with_22_units_left_for_them_finish, 0, n);
+	tcase_add_test(tc, two_processes_that_wait_for_each_other_both_fail_and_the_message_says_what_for);
+	tcase_add_loop_test(tc, an_allocation_fails_at_once_if_a_wait_for_other_processes_is_pointless_or_forbidden, 0,
+		(int)LENGTH(no_waits));
 	tcase_add_test(tc, another_users_process_is_not_asked);
 	tcase_add_test(tc, unresponsive_processes_of_the_same_user_are_asked_once_each);
 	if (geteuid() != 0) {
