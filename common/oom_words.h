@@ -20,7 +20,7 @@
 #define GP_OOM_PENDING_WORDS(how_much)    "the GPU may still be using " how_much " that the program has freed"
 #define GP_OOM_ROUNDED_WORDS(how_much)    "rounding: " how_much " more than the program requested"
 
-/* Why an allocation has not waited for other processes. */
+/* Reasons for which an allocation has not waited for other processes. */
 #define GP_OOM_NO_WAIT_WORDS            "no wait for other processes: "
 #define GP_OOM_NO_WAIT_TOO_LITTLE_WORDS "not even all that they hold would have been enough"
 #define GP_OOM_NO_WAIT_CAPTURE_WORDS    "a stream captures"

@@ -94,7 +94,7 @@ struct gp_sleep_ops {
 	void (*copy_drain)(void *arg);
 };
 
-/* What a thread that waits for other processes finds after a pause. */
+/* The news after a pause of a thread that waits for other processes. */
 enum gp_wait_news {
 	GP_WAIT_NOTHING, /* the driver has no more than before */
 	GP_WAIT_MORE,    /* the driver may have enough by now */

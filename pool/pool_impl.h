@@ -47,9 +47,8 @@ struct gp_pool {
 	struct gp_pool *first;                    /* the first pool of the context, which may be this one */
 	struct gp_fence *fence;                   /* the first pool's */
 	_Atomic bool overlap, completion_only, dead;
-	_Atomic bool rounds_busy; /* one thread runs the rounds, the others wait for it and search again */
-	_Atomic bool
-		is_pressed; /* the driver is nearly empty, or another process lacks memory: nothing stays cached; of the first pool */
+	_Atomic bool rounds_busy;           /* one thread runs the rounds, the others wait for it and search again */
+	_Atomic bool is_pressed;            /* memory is short, here or elsewhere: nothing stays cached; first pool's */
 	_Atomic bool is_full;               /* the driver refused even a small request when it was last asked for one */
 	bool can_release_behind;            /* the backend's answer, which never changes */
 	bool is_first_release_slow;         /* likewise */

@@ -18,7 +18,7 @@ enum {
 	GP_PROCESSES_ASK_MS = 2000, /* ask timeout, for all processes together */
 };
 
-/* Whether an allocation that lacked memory has waited for other processes (neighbours.h). */
+/* Tells whether an allocation that lacked memory has waited for other processes (neighbours.h). */
 enum gp_processes_wait {
 	GP_PROCESSES_NONE,       /* none holds memory of the device, or may be asked for it */
 	GP_PROCESSES_TOO_LITTLE, /* not even all that they hold would have been enough */

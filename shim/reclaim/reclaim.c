@@ -20,7 +20,7 @@
 /* The bound is long, since a stall that ends is better than an out-of-memory error (pool/rounds.c). */
 #define SIBLINGS_WAIT_NS UINT64_C(60000000000)
 
-/* What this thread's last request for memory has learned of other processes. */
+/* The answers of other processes to this thread's last request for memory. */
 static _Thread_local struct gp_processes answers __attribute__((tls_model("initial-exec")));
 
 struct search {
@@ -206,8 +206,8 @@ static void press_context(void *arg, struct gp_context *context)
 }
 
 /*
- * The other process lacks memory even so. What is freed in the next moment goes back to the driver at once: otherwise
- * the process would have to ask again after each free.
+ * The other process lacks memory even so. Memory that is freed in the next moment goes back to the driver at once:
+ * otherwise the process would have to ask again after each free.
  */
 static void let_nothing_stay_cached(struct gp_device *device)
 {

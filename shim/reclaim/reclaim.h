@@ -39,8 +39,8 @@ uint64_t gp_reclaim_from_processes(struct gp_context *context, uint64_t bytes);
 bool gp_reclaim_can_ask(const struct gp_context *context);
 
 /*
- * As gp_reclaim_from_processes, for a thread that waits for them: they also cache nothing for a while. Returns the bytes
- * that they still hold on the device. max_ms: as for gp_processes_ask.
+ * As gp_reclaim_from_processes, for a thread that waits for them: they also cache nothing for a while. Returns the
+ * bytes that they still hold on the device. max_ms: as for gp_processes_ask.
  */
 uint64_t gp_reclaim_want(struct gp_context *context, uint64_t bytes, int max_ms);
 

@@ -25,8 +25,8 @@ uint64_t gp_wait_budget_grant(struct gp_wait_budget *budget, uint64_t now_ns)
 	uint64_t taken = spent_in_last_minute(budget, now_ns) + budget->granted_ns, ns;
 
 	if (!taken)
-		budget->n_in_vain = 0;
-	ns = gp_min(GP_WAIT_NS >> gp_min(budget->n_in_vain, (unsigned)HALVED_MAX),
+		budget->n_failed = 0;
+	ns = gp_min(GP_WAIT_NS >> gp_min(budget->n_failed, (unsigned)HALVED_MAX),
 		GP_WAIT_MINUTE_NS - gp_min(taken, GP_WAIT_MINUTE_NS));
 	if (ns < LEAST_NS)
 		return 0;
@@ -43,7 +43,7 @@ void gp_wait_budget_end(
 	budget->granted_ns -= granted_ns;
 	if (!waited_ns)
 		return;
-	budget->n_in_vain = is_served ? 0 : budget->n_in_vain + 1;
+	budget->n_failed = is_served ? 0 : budget->n_failed + 1;
 	if (entry->second != second)
 		*entry = (struct gp_wait_second){.second = second};
 	entry->spent_ns += waited_ns;

@@ -5,8 +5,9 @@
 /*
  * The time that the threads of a process may wait for other processes: at most GP_WAIT_NS for a request and
  * GP_WAIT_MINUTE_NS in any minute. A program that looks for the largest possible allocation by trial runs out of memory
- * on purpose, again and again, and must not wait each time. So after each wait in vain the next one may take only half
- * as long, and there is none after the eighth, until a wait has served a request or a minute without waits has passed.
+ * on purpose, again and again, and must not wait each time. So after each wait without success the next one may take
+ * only half as long, and there is none after the eighth, until a wait has served a request or a minute without waits
+ * has passed.
  */
 
 #include <stdbool.h>
@@ -19,7 +20,7 @@ enum { GP_WAIT_SECONDS = 61 }; /* those that a minute touches */
 
 struct gp_wait_budget {
 	uint64_t granted_ns; /* to waits that have not ended */
-	unsigned n_in_vain;  /* in a row */
+	unsigned n_failed;   /* waits in a row that served no request */
 	struct gp_wait_second {
 		uint64_t second, spent_ns; /* of waits that ended in that second of the clock */
 	} seconds[GP_WAIT_SECONDS];

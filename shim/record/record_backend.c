@@ -151,7 +151,10 @@ static bool trim_driver(void *arg)
 	return is_any;
 }
 
-/* Requests to other contexts and processes, and waits for these, are not recorded: their effect shows in the driver's next answers. */
+/*
+ * Requests to other contexts and processes, and waits for these, are not recorded: their effect shows in the driver's
+ * next answers.
+ */
 static uint64_t ask_contexts(void *arg, uint64_t bytes)
 {
 	const struct gp_backend *be = backend_of(arg);

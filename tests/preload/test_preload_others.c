@@ -343,7 +343,7 @@ START_TEST(two_processes_of_up_to_14_units_with_22_units_left_for_them_finish)
 }
 END_TEST
 
-START_TEST(two_processes_that_wait_for_each_other_both_fail_and_the_message_says_what_for)
+START_TEST(processes_that_wait_for_each_other_fail_with_a_message_that_names_the_other)
 {
 	const char *env[] = {WAITING, NULL}, *waited;
 
@@ -415,7 +415,7 @@ static void add_processes(TCase *tc)
 	tcase_add_loop_test(
 		tc, an_allocation_waits_until_another_process_frees_memory_or_ends, 0, n * (int)LENGTH(waits));
 	tcase_add_loop_test(tc, two_processes_of_up_to_14_units_with_22_units_left_for_them_finish, 0, n);
-	tcase_add_test(tc, two_processes_that_wait_for_each_other_both_fail_and_the_message_says_what_for);
+	tcase_add_test(tc, processes_that_wait_for_each_other_fail_with_a_message_that_names_the_other);
 	tcase_add_loop_test(tc, an_allocation_fails_at_once_if_a_wait_for_other_processes_is_pointless_or_forbidden, 0,
 		(int)LENGTH(no_waits));
 	tcase_add_test(tc, another_users_process_is_not_asked);

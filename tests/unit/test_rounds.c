@@ -407,7 +407,7 @@ static const struct {
 	uint64_t waited_ns;
 } ends[] = {{0, 50000000}, {7, 7000000}};
 
-START_TEST(a_wait_for_other_processes_in_vain_ends_in_time_or_when_the_backend_ends_it)
+START_TEST(a_failed_wait_for_other_processes_ends_in_time_or_when_the_backend_ends_it)
 {
 	uint64_t unused;
 
@@ -756,7 +756,7 @@ int main(void)
 	tcase_add_test(tc, a_block_that_another_thread_frees_serves_a_waiting_allocation);
 	tcase_add_test(tc, the_wait_for_other_threads_ends_at_the_configured_time);
 	tcase_add_test(tc, memory_that_another_process_frees_serves_an_allocation_that_waits_for_it);
-	tcase_add_loop_test(tc, a_wait_for_other_processes_in_vain_ends_in_time_or_when_the_backend_ends_it, 0,
+	tcase_add_loop_test(tc, a_failed_wait_for_other_processes_ends_in_time_or_when_the_backend_ends_it, 0,
 		sizeof(ends) / sizeof(*ends));
 	tcase_add_test(tc, an_allocation_that_the_limit_refuses_does_not_wait_for_other_processes);
 	tcase_add_test(tc, with_a_configured_wait_an_allocation_does_not_wait_for_other_processes_as_well);

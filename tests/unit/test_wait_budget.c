@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* How long the threads of a process may wait for other processes. */
+/* Limits of the time for which the threads of a process wait for other processes. */
 
 #include <check.h>
 
@@ -92,7 +92,7 @@ START_TEST(threads_that_wait_at_the_same_time_share_the_ten_seconds)
 }
 END_TEST
 
-START_TEST(each_wait_in_vain_halves_the_next_until_one_serves_a_request_or_a_minute_has_passed)
+START_TEST(each_failed_wait_halves_the_next_until_one_serves_a_request_or_a_minute_has_passed)
 {
 	ck_assert_uint_eq(wait_for_all(false), 2000 * MS);
 	ck_assert_uint_eq(wait_for_all(false), 1000 * MS);
@@ -137,7 +137,7 @@ int main(void)
 	tcase_add_test(tc, a_request_may_wait_for_two_seconds_and_all_of_them_for_ten_seconds_a_minute);
 	tcase_add_test(tc, in_no_minute_do_waits_of_any_length_take_more_than_ten_seconds);
 	tcase_add_test(tc, threads_that_wait_at_the_same_time_share_the_ten_seconds);
-	tcase_add_test(tc, each_wait_in_vain_halves_the_next_until_one_serves_a_request_or_a_minute_has_passed);
+	tcase_add_test(tc, each_failed_wait_halves_the_next_until_one_serves_a_request_or_a_minute_has_passed);
 	tcase_add_test(tc, a_search_for_the_largest_allocation_waits_for_less_than_four_seconds);
 	tcase_add_test(tc, a_wait_that_is_given_up_before_it_begins_costs_nothing);
 	return suite_run(suite);
