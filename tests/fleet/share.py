@@ -34,7 +34,7 @@ def start(path, kind, *words, **variables):
 
 
 def numbers(process):
-    """What a program prints, once it has ended."""
+    """The numbers that a program prints, once it has ended."""
     out, _ = process.communicate(timeout=fleet.LIMIT_S)
     assert process.returncode == 0, process.returncode
     return [int(word) for word in out.split()]

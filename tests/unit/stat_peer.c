@@ -72,6 +72,8 @@ const char peer_oom[] =
 	"\"device\":0,\"requested_bytes\":1073741824,\"cause\":\"full\",\"missing_bytes\":1048576,\"used_bytes\":512,"
 	"\"held_bytes\":512,\"usable_bytes\":1024,\"better_pool\":\"vmm\","
 	"\"limit_bytes\":null,\"rounds\":[{\"name\":\"settle\",\"gained_bytes\":1,\"ns\":1200}],"
+	"\"processes\":[{\"pid\":8,\"answered\":true,\"released_bytes\":0,\"held_bytes\":1048576},"
+	"{\"pid\":9,\"answered\":true,\"released_bytes\":512}],\"wait\":\"too-little\","
 	"\"frames\":[[0,4096]],\"segments\":[],\"holders\":[{\"blocks\":1,\"bytes\":512,\"frames\":null}]}," OBJECTS
 	"}";
 

@@ -272,6 +272,28 @@ START_TEST(a_trim_releases_segments_until_the_requested_size_is_reached)
 }
 END_TEST
 
+START_TEST(nothing_stays_cached_while_another_process_lacks_memory)
+{
+	uint64_t addrs[4], in_use;
+
+	setup_kind(_i);
+	for (int i = 0; i < 4; i++)
+		addrs[i] = fixture_alloc(20 * GP_MIB);
+	in_use = px.fake.reserved_bytes;
+	atomic_store(&px.fake.is_wanted, true);
+	gp_pool_press(px.pool);
+	fixture_free_as(addrs[0], GP_FREE_SYNCED);
+	fixture_free_as(addrs[1], GP_FREE_SYNCED);
+	ck_assert_uint_eq(fixture_stats().cached_bytes, 0);
+	ck_assert_uint_eq(px.fake.reserved_bytes, in_use / 2);
+	atomic_store(&px.fake.is_wanted, false);
+	/* The first free finds that the memory is no longer wanted. */
+	fixture_free_as(addrs[2], GP_FREE_SYNCED);
+	fixture_free_as(addrs[3], GP_FREE_SYNCED);
+	ck_assert_uint_ge(fixture_stats().cached_bytes + fixture_stats().pending_bytes, 20 * GP_MIB);
+}
+END_TEST
+
 START_TEST(frees_release_memory_above_a_lowered_limit)
 {
 	uint64_t addrs[8], unused;
@@ -466,6 +488,7 @@ int main(void)
 	tcase_add_test(tc, the_end_of_a_defer_scope_does_not_flush_a_queue_within_its_limit);
 	tcase_add_test(tc, a_defer_scope_queues_frees_even_if_the_queue_length_is_zero);
 	tcase_add_test(tc, running_out_of_memory_in_a_defer_scope_flushes_the_queue);
+	tcase_add_loop_test(tc, nothing_stays_cached_while_another_process_lacks_memory, GP_KIND_SIMPLE, GP_N_KINDS);
 	tcase_add_test(tc, a_wait_for_all_work_succeeds_with_every_fence_slot_in_use);
 	tcase_add_test(tc, a_grace_period_is_over_once_the_work_before_it_is_complete);
 	tcase_add_test(tc, a_grace_period_that_begins_in_a_capture_ends_after_a_later_fence);
