@@ -106,7 +106,7 @@ struct gp_wait {
 	uint64_t bytes;  /* missing */
 	uint64_t max_ns; /* taken from the time that the process may wait */
 	uint64_t available_bytes, tried_ns, asked_ns;
-	unsigned n_pauses;
+	unsigned n_pauses, n_too_little;
 };
 
 struct gp_backend_ops {

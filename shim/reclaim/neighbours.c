@@ -20,6 +20,13 @@
 #define ASK_AGAIN_NS     UINT64_C(100000000) /* less than GP_WANTED_NS, so that the neighbours' caches stay empty */
 #define ASK_AGAIN_MAX_MS 500                 /* for the answers to a repeated question */
 
+/*
+ * The processes answer one after the other. Memory that goes from one to another meanwhile may be counted in neither, so
+ * only several answers in a row show that all of them hold too little.
+ */
+#define LOOK_AGAIN_NS UINT64_C(1000000)
+enum { LOOKS = 3 };
+
 static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF);
 static struct gp_wait_budget budget; /* guarded by lock */
 
@@ -59,15 +66,21 @@ static uint64_t ask(struct gp_context *context, struct gp_wait *wait, int max_ms
 static enum gp_processes_wait find(
 	struct gp_context *context, struct gp_wait *wait, gp_neighbours_available_fn *available)
 {
-	uint64_t held_bytes;
+	uint64_t held_bytes = 0;
 
 	if (!gp_capture_is_none())
 		return GP_PROCESSES_CAPTURE;
-	held_bytes = ask(context, wait, GP_PROCESSES_ASK_MS);
-	wait->available_bytes = available(context);
-	if (!held_bytes)
-		return GP_PROCESSES_NONE;
-	return can_be_enough(wait, held_bytes) ? GP_PROCESSES_WAITED : GP_PROCESSES_TOO_LITTLE;
+	for (int i = 0; i < LOOKS; i++) {
+		if (i)
+			gp_clock_sleep(LOOK_AGAIN_NS);
+		held_bytes = ask(context, wait, GP_PROCESSES_ASK_MS);
+		wait->available_bytes = available(context);
+		if (!gp_reclaim_last_answers()->n)
+			break;
+		if (held_bytes && can_be_enough(wait, held_bytes))
+			return GP_PROCESSES_WAITED;
+	}
+	return held_bytes ? GP_PROCESSES_TOO_LITTLE : GP_PROCESSES_NONE;
 }
 
 uint64_t gp_neighbours_wait_begin(
@@ -98,12 +111,13 @@ enum gp_wait_news gp_neighbours_wait_pause(
 		return GP_WAIT_OVER;
 	now_ns = gp_clock_now_ns(NULL);
 	wait->available_bytes = available(context);
-	if (now_ns - wait->asked_ns >= ASK_AGAIN_NS) {
+	if (now_ns - wait->asked_ns >= (wait->n_too_little ? LOOK_AGAIN_NS : ASK_AGAIN_NS)) {
 		uint64_t held_bytes = ask(context, wait, ASK_AGAIN_MAX_MS);
 
 		/* Read after the answers: the neighbours give back memory before they answer. */
 		wait->available_bytes = available(context);
-		if (!can_be_enough(wait, held_bytes))
+		wait->n_too_little = can_be_enough(wait, held_bytes) ? 0 : wait->n_too_little + 1;
+		if (wait->n_too_little == LOOKS)
 			return GP_WAIT_OVER;
 	}
 	if (wait->n_pauses > 1 && now_ns - wait->tried_ns < TRY_AGAIN_NS &&

@@ -254,7 +254,7 @@ START_TEST(a_program_behaves_the_same_on_managed_and_async_backends)
 }
 END_TEST
 
-static const char *const asking[][2] = {
+static const char *const asking[][3] = {
 	{"app_api_inside", "defer"},
 	{"app_api_inside", "free-now"},
 	{"app_api_inside", "hook"},
@@ -274,15 +274,17 @@ static const char *const asking[][2] = {
 	{"app_others_inside", "contexts"},
 	{"app_others_inside", "ask-each-other"}, /* these start other processes */
 	{"app_others_inside", "releases"},
+	{"app_others_inside", "waits", "GPUPOOL_OOM_WAIT=auto"},
 	{"app_others_inside", "hangs-up"},
 };
 
-enum { N_STARTING = 3 };
+enum { N_STARTING = 4 };
 
 START_TEST(programs_that_use_the_api_or_share_a_gpu_end_without_an_error)
 {
+	const char *oom_wait = asking[_i][2] ? asking[_i][2] : "GPUPOOL_OOM_WAIT=0";
 	const char *env[] = {pools[_i % (int)LENGTH(pools)][1], "SIMGPU_MEMORY=1GiB", "SIMGPU_SHARED=gpu",
-		"GPUPOOL_RESERVE=0", "GPUPOOL_LOG=off", NULL};
+		"GPUPOOL_RESERVE=0", "GPUPOOL_LOG=off", oom_wait, NULL};
 
 	play_run(&(struct play){
 		.program = asking[_i][0], .words = {asking[_i][1]}, .env = env, .at_pause = send_requests});
