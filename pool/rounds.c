@@ -272,21 +272,32 @@ static void end_turn(struct gp_pool *pool)
 	gp_event_happen(&pool->rounds_done);
 }
 
+/* Ends the turn before the rounds that wait, which are the last ones. */
+static void give_up_turn(struct gp_rounds *rounds)
+{
+	if (rounds->has_turn)
+		end_turn(rounds->pool);
+	rounds->has_turn = false;
+}
+
 /*
- * Tries again while memory is waited for. has_driver_more: asks the driver even if it is given nothing. Returns true if
- * the wait is over.
+ * Tries again while memory is waited for, unless another thread runs its rounds, which may take longer than this wait
+ * may. *has_driver_more: asks the driver even if it is given nothing; cleared once that was done. Returns true if the
+ * wait is over.
  */
-static bool try_again(struct gp_rounds *rounds, bool has_driver_more)
+static bool try_again(struct gp_rounds *rounds, bool *has_driver_more)
 {
 	struct gp_pool *pool = rounds->pool;
 	bool is_over;
 
-	take_turn(pool);
+	if (!try_turn(pool))
+		return false;
 	(void)gp_fence_poll(pool->fence);
 	is_over = search(rounds);
-	if (!is_over && (gp_segment_give_back(pool, UINT64_MAX) || has_driver_more)) {
+	if (!is_over && (gp_segment_give_back(pool, UINT64_MAX) || *has_driver_more)) {
 		gp_segment_wait_returning(pool, GP_SHORTAGE_WAIT_NS);
 		is_over = attempt(rounds) != -ENOMEM;
+		*has_driver_more = false;
 	}
 	end_turn(pool);
 	return is_over;
@@ -296,13 +307,15 @@ static bool try_again(struct gp_rounds *rounds, bool has_driver_more)
 static bool wait_for_neighbours(struct gp_rounds *rounds, struct gp_wait *wait, uint64_t start_ns, uint64_t max_ns)
 {
 	const struct gp_backend *be = gp_pool_backend(rounds->pool);
+	bool has_driver_more = false;
 
 	while (gp_pool_now_ns(rounds->pool) - start_ns < max_ns) {
 		enum gp_wait_news news = be->ops->wait_pause(be->arg, wait);
 
 		if (news == GP_WAIT_OVER || !is_enough(rounds, gp_budget_left(rounds->pool->options.budget)))
 			return false;
-		if (try_again(rounds, news == GP_WAIT_MORE || has_supply_changed(rounds)))
+		has_driver_more |= news == GP_WAIT_MORE || has_supply_changed(rounds);
+		if (try_again(rounds, &has_driver_more))
 			return true;
 	}
 	return false;
@@ -325,11 +338,10 @@ static uint64_t round_neighbours(struct gp_rounds *rounds)
 	rounds->is_left_out = !max_ns;
 	if (!max_ns)
 		return 0;
-	end_turn(pool);
+	give_up_turn(rounds);
 	start_ns = gp_pool_now_ns(pool);
 	is_served = wait_for_neighbours(rounds, &wait, start_ns, max_ns);
 	be->ops->wait_end(be->arg, &wait, gp_pool_now_ns(pool) - start_ns, is_served);
-	take_turn(pool);
 	return is_served ? rounds->bytes : 0;
 }
 
@@ -341,13 +353,13 @@ static uint64_t round_wait(struct gp_rounds *rounds)
 	bool is_served = false;
 	unsigned n = 0;
 
-	end_turn(pool);
+	give_up_turn(rounds);
 	while (!is_served && gp_pool_now_ns(pool) - start_ns < pool->options.oom_wait_ns) {
+		bool has_driver_more = true; /* perhaps: other processes do not announce their frees */
+
 		be->ops->pause(be->arg, n++);
-		/* Other processes do not announce their frees. */
-		is_served = try_again(rounds, true);
+		is_served = try_again(rounds, &has_driver_more);
 	}
-	take_turn(pool);
 	return is_served ? rounds->bytes : 0;
 }
 
@@ -413,13 +425,14 @@ int gp_rounds_run(struct gp_rounds *rounds)
 
 	rounds->result = -ENOMEM;
 	take_turn(rounds->pool);
+	rounds->has_turn = true;
 	for (int i = 0; i < GP_N_ROUNDS; i++) {
 		if (is_round_skipped(rounds->pool, (enum gp_round)i))
 			continue;
 		if (run_round(rounds, (enum gp_round)i, fns[i]))
 			break;
 	}
-	end_turn(rounds->pool);
+	give_up_turn(rounds);
 	if (!rounds->token.block && rounds->result == -ENOMEM && rounds->ret_failure) {
 		*rounds->ret_failure = (struct gp_failure){.bytes = rounds->bytes};
 		memcpy(rounds->ret_failure->rounds, rounds->spent, sizeof(rounds->spent));

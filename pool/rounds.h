@@ -18,6 +18,7 @@ struct gp_rounds {
 	void *rescue_arg;
 	struct gp_supply supply;                  /* taken before the last attempt */
 	int result;                               /* of the last attempt */
+	bool has_turn;                            /* no other thread runs the rounds of the pool */
 	bool is_left_out;                         /* the round has done nothing, so it is not counted */
 	struct gp_round_stats spent[GP_N_ROUNDS]; /* what this allocation spent in each round */
 	struct gp_failure *ret_failure;           /* set if the rounds fail; or NULL */

@@ -21,8 +21,8 @@
 #define ASK_AGAIN_MAX_MS 500                 /* for the answers to a repeated question */
 
 /*
- * The processes answer one after the other. Memory that goes from one to another meanwhile may be counted in neither, so
- * only several answers in a row show that all of them hold too little.
+ * The processes answer one after the other. Memory that goes from one to another meanwhile may be counted in neither.
+ * So only several answers in a row show that all of them hold too little.
  */
 #define LOOK_AGAIN_NS UINT64_C(1000000)
 enum { LOOKS = 3 };

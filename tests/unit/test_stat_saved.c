@@ -104,7 +104,7 @@ START_TEST(the_newest_oom_report_of_a_process_id_is_shown)
 }
 END_TEST
 
-START_TEST(oom_shows_what_other_processes_hold_and_why_the_request_did_not_wait_for_them)
+START_TEST(oom_shows_the_memory_of_other_processes_and_the_reason_for_no_wait)
 {
 	pid_t pid = peer_start(PEER_ANSWERS, NULL);
 
@@ -242,7 +242,7 @@ static void add(TCase *tc)
 {
 	tcase_add_loop_test(tc, an_oom_report_is_recognised_by_its_file_name, 0, LENGTH(names));
 	tcase_add_test(tc, the_newest_oom_report_of_a_process_id_is_shown);
-	tcase_add_test(tc, oom_shows_what_other_processes_hold_and_why_the_request_did_not_wait_for_them);
+	tcase_add_test(tc, oom_shows_the_memory_of_other_processes_and_the_reason_for_no_wait);
 	tcase_add_test(tc, oom_asks_a_live_process_and_ignores_reports_of_earlier_ones_with_its_pid);
 	tcase_add_test(tc, oom_shows_the_saved_report_of_a_process_without_a_socket);
 	tcase_add_test(tc, oom_shows_each_of_several_processes);
