@@ -105,8 +105,8 @@ enum gp_wait_news {
 struct gp_wait {
 	uint64_t bytes;  /* missing */
 	uint64_t max_ns; /* taken from the time that the process may wait */
-	uint64_t available_bytes, tried_ns, asked_ns;
-	unsigned n_pauses, n_too_little;
+	uint64_t available_bytes, tried_ns, asked_ns, enough_ns;
+	unsigned n_pauses;
 };
 
 struct gp_backend_ops {

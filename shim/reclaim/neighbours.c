@@ -27,6 +27,9 @@
 #define LOOK_AGAIN_NS UINT64_C(1000000)
 enum { LOOKS = 3 };
 
+/* A process that ends no longer answers, but the driver takes some time to free what the process holds. */
+#define END_NS UINT64_C(1000000000)
+
 static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF);
 static struct gp_wait_budget budget; /* guarded by lock */
 
@@ -77,6 +80,7 @@ static enum gp_processes_wait find(
 		wait->available_bytes = available(context);
 		if (!gp_reclaim_last_answers()->n)
 			break;
+		wait->enough_ns = wait->asked_ns;
 		if (held_bytes && can_be_enough(wait, held_bytes))
 			return GP_PROCESSES_WAITED;
 	}
@@ -111,13 +115,14 @@ enum gp_wait_news gp_neighbours_wait_pause(
 		return GP_WAIT_OVER;
 	now_ns = gp_clock_now_ns(NULL);
 	wait->available_bytes = available(context);
-	if (now_ns - wait->asked_ns >= (wait->n_too_little ? LOOK_AGAIN_NS : ASK_AGAIN_NS)) {
+	if (now_ns - wait->asked_ns >= ASK_AGAIN_NS) {
 		uint64_t held_bytes = ask(context, wait, ASK_AGAIN_MAX_MS);
 
 		/* Read after the answers: the neighbours give back memory before they answer. */
 		wait->available_bytes = available(context);
-		wait->n_too_little = can_be_enough(wait, held_bytes) ? 0 : wait->n_too_little + 1;
-		if (wait->n_too_little == LOOKS)
+		if (can_be_enough(wait, held_bytes))
+			wait->enough_ns = now_ns;
+		else if (now_ns - wait->enough_ns > END_NS)
 			return GP_WAIT_OVER;
 	}
 	if (wait->n_pauses > 1 && now_ns - wait->tried_ns < TRY_AGAIN_NS &&

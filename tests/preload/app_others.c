@@ -56,6 +56,15 @@ static void report_and_wait(void)
 		exit(71);
 }
 
+/* Runs in a child that may go on: waits until the first process finishes it. */
+static void wait_for_end(void)
+{
+	char byte;
+
+	while (read(GO_FD, &byte, 1) > 0)
+		;
+}
+
 static void fill_cache(unsigned n)
 {
 	app_start();
@@ -578,7 +587,7 @@ static void hold_for_a_moment(void)
 	report_and_wait();
 	pause_for_a_moment();
 	free_blocks(75);
-	report_and_wait();
+	wait_for_end();
 }
 
 /* Ends a moment after it may go on, with what it holds. */
@@ -612,13 +621,20 @@ static void waits_for_end(void)
 	request_while_it_goes_on("hold-and-end");
 }
 
-/* Requests more while another process does the same. Its exit code is that of the request. */
+/*
+ * Requests more while another process does the same, and keeps what it has until that one has failed, too. Its exit
+ * code is that of the request.
+ */
 static void hold_and_request(void)
 {
+	CUresult r;
+
 	app_start();
 	hold(50);
 	report_and_wait();
-	exit((int)request(400 * MIB));
+	r = request(400 * MIB);
+	wait_for_end();
+	exit((int)r);
 }
 
 static void wait_for_each_other(void)
