@@ -572,9 +572,9 @@ static void other_user_names(void)
 	request_beside_sockets_of_other_user(1, NAMES_MAX);
 }
 
-static void pause_for_a_moment(void)
+static void pause_ms(unsigned ms)
 {
-	const struct timespec moment = {.tv_nsec = 50000000};
+	const struct timespec moment = {.tv_nsec = ms * 1000000L};
 
 	nanosleep(&moment, NULL);
 }
@@ -585,7 +585,7 @@ static void hold_for_a_moment(void)
 	app_start();
 	hold(75);
 	report_and_wait();
-	pause_for_a_moment();
+	pause_ms(500);
 	free_blocks(75);
 	wait_for_end();
 }
@@ -596,7 +596,7 @@ static void hold_and_end(void)
 	app_start();
 	hold(75);
 	report_and_wait();
-	pause_for_a_moment();
+	pause_ms(500);
 }
 
 static void request_while_it_goes_on(const char *scenario)
@@ -669,7 +669,7 @@ static void take_turns(void)
 		}
 		app_fill(NULL, ptr, KIB, 4);
 		APP_MUST(cuCtxSynchronize());
-		pause_for_a_moment();
+		pause_ms(50);
 		APP_MUST(cuMemFree_v2(ptr));
 	}
 	exit((int)failed);
