@@ -11,6 +11,7 @@
 
 #include "config.h"
 #include "file.h"
+#include "job.h"
 #include "nearest.h"
 
 #define PREFIX                "GPUPOOL_"
@@ -36,6 +37,7 @@ static const size_t field_offset[GP_OPTION_COUNT] = {
 #define TYPE_OF_WORD      unsigned
 #define TYPE_OF_LIMITS    struct gp_limit_list
 #define TYPE_OF_LIMIT     struct gp_limit
+#define TYPE_OF_GROUP     struct gp_config_group
 #define TYPE_OF_SIZE      uint64_t
 #define TYPE_OF_COUNT     uint64_t
 #define TYPE_OF_RATIO     double
@@ -218,6 +220,8 @@ static int parse_value(
 		return gp_limit_list_parse(text, field, error);
 	case GP_CONFIG_LIMIT:
 		return gp_limit_parse(text, field, error);
+	case GP_CONFIG_GROUP:
+		return gp_config_group_parse(text, field, error);
 	case GP_CONFIG_SIZE:
 		return gp_size_parse(text, field, error);
 	case GP_CONFIG_COUNT:
@@ -252,6 +256,7 @@ int gp_config_check(enum gp_option option, const char *text, struct gp_text_erro
 {
 	union {
 		struct gp_limit_list limits;
+		struct gp_config_group group;
 		struct gp_config_regions regions;
 		char path[GP_CONFIG_VALUE_SIZE];
 	} ignored;
@@ -259,14 +264,27 @@ int gp_config_check(enum gp_option option, const char *text, struct gp_text_erro
 	return parse_value(&gp_config_options[option], text, &ignored, error);
 }
 
+/* A limit that replaces one that could not be read holds. */
+static void forget_error(struct gp_config *config, enum gp_option option)
+{
+	if (option == GP_OPTION_LIMIT)
+		*config->limit_error = '\0';
+	else if (option == GP_OPTION_LIMIT_GROUP)
+		*config->group_error = '\0';
+	else if (option == GP_OPTION_PINNED_LIMIT)
+		*config->pinned_limit_error = '\0';
+}
+
 static int set(struct gp_config *config, enum gp_option option, const char *text, struct gp_text_error *error)
 {
 	void *field = (char *)config + field_offset[option];
 	int r = parse_value(&gp_config_options[option], text, field, error);
 
-	if (r == 0)
-		strcpy(config->text[option], text);
-	return r;
+	if (r)
+		return r;
+	strcpy(config->text[option], text);
+	forget_error(config, option);
+	return 0;
 }
 
 static void set_defaults(struct gp_config *config)
@@ -279,6 +297,12 @@ static void set_defaults(struct gp_config *config)
 			set(config, (enum gp_option)i, gp_config_options[i].default_text, &unused);
 }
 
+static void note_source(struct gp_config *config, enum gp_option option, const char *origin)
+{
+	config->source[option] = origin ? GP_CONFIG_FILE : GP_CONFIG_ENVIRONMENT;
+	snprintf(config->origin[option], sizeof(config->origin[option]), "%s", origin ? origin : "");
+}
+
 /* Sets the limit to zero bytes, so that allocations fail, and keeps the text as it was typed and the reason. */
 static void fail_closed(struct gp_config *config, enum gp_option option, const struct gp_config_report *report)
 {
@@ -287,26 +311,30 @@ static void fail_closed(struct gp_config *config, enum gp_option option, const s
 	if (option == GP_OPTION_LIMIT) {
 		config->limit = (struct gp_limit_list){.rest = nothing};
 		gp_config_report_format(report, config->limit_error, sizeof(config->limit_error));
+	} else if (option == GP_OPTION_LIMIT_GROUP) {
+		config->group = (struct gp_config_group){.is_on = true, .limit.rest = nothing};
+		gp_config_report_format(report, config->group_error, sizeof(config->group_error));
 	} else {
 		config->pinned_limit = nothing;
 		gp_config_report_format(report, config->pinned_limit_error, sizeof(config->pinned_limit_error));
 	}
 	snprintf(config->text[option], GP_CONFIG_VALUE_SIZE, "%s", report->value);
-	config->source[option] = GP_CONFIG_ENVIRONMENT;
+	note_source(config, option, report->origin);
 }
 
-static int set_from_environment(
-	struct gp_config *config, enum gp_option option, const char *text, gp_config_report_fn report_fn, void *arg)
+/* Sets an option from a file, or with a NULL origin from the environment. */
+static int set_from(struct gp_config *config, enum gp_option option, const char *text, const char *origin,
+	gp_config_report_fn report_fn, void *arg)
 {
 	const struct gp_config_option *row = &gp_config_options[option];
-	struct gp_config_report report = {.variable = row->variable, .value = text};
+	struct gp_config_report report = {.variable = row->variable, .value = text, .origin = origin};
 
 	if (set(config, option, text, &report.error) == 0) {
-		config->source[option] = GP_CONFIG_ENVIRONMENT;
+		note_source(config, option, origin);
 		return 0;
 	}
 	report.problem = GP_CONFIG_USES_DEFAULT;
-	if (row->type == GP_CONFIG_LIMITS || row->type == GP_CONFIG_LIMIT) {
+	if (row->type == GP_CONFIG_LIMITS || row->type == GP_CONFIG_LIMIT || row->type == GP_CONFIG_GROUP) {
 		report.problem = GP_CONFIG_FAILS_CLOSED;
 		fail_closed(config, option, &report);
 	}
@@ -314,13 +342,16 @@ static int set_from_environment(
 	return -EINVAL;
 }
 
-static void report_unknown(const char *name, const char *value, gp_config_report_fn report_fn, void *arg)
+static void report_unknown(
+	const char *name, const char *value, const char *origin, gp_config_report_fn report_fn, void *arg)
 {
-	struct gp_config_report report = {.problem = GP_CONFIG_UNKNOWN_NAME, .variable = name, .value = value};
+	struct gp_config_report report = {
+		.problem = GP_CONFIG_UNKNOWN_NAME, .variable = name, .value = value, .origin = origin};
 	struct gp_nearest nearest;
 
 	report.error.why = "is not a variable of gpupool";
-	gp_nearest_init(&nearest, name, strlen(name) / 3 - 1); /* the name begins with the 8 letters of PREFIX */
+	/* In the environment the name begins with the 8 letters of PREFIX. */
+	gp_nearest_init(&nearest, name, strlen(name) > 3 ? strlen(name) / 3 - 1 : 0);
 	for (int i = 0; i < GP_OPTION_COUNT; i++)
 		gp_nearest_try(&nearest, gp_config_options[i].variable);
 	report.error.next = nearest.name;
@@ -386,14 +417,13 @@ static int set_from_scheduler(
 	return 0;
 }
 
-int gp_config_parse(struct gp_config *config, char *const *environment, gp_config_report_fn report, void *arg)
+static int parse_environment(struct gp_config *config, char *const *environment, gp_config_report_fn report, void *arg)
 {
 	bool is_seen[GP_OPTION_COUNT] = {false};
 	char name[NAME_MAX_LENGTH + 1];
 	struct gp_text_error unused;
 	int result = 0;
 
-	set_defaults(config);
 	for (char *const *entry = environment; entry && *entry; entry++) {
 		size_t length = strcspn(*entry, "=");
 		const char *value = *entry + length + 1;
@@ -403,11 +433,11 @@ int gp_config_parse(struct gp_config *config, char *const *environment, gp_confi
 		snprintf(name, sizeof(name), "%.*s", (int)length, *entry);
 		int option = option_find(name);
 		if (option < 0 && !strncmp(name, PREFIX, strlen(PREFIX))) {
-			report_unknown(name, value, report, arg);
+			report_unknown(name, value, NULL, report, arg);
 		} else if (option >= 0 && !is_seen[option]) {
 			/* If a variable is set twice the first entry counts, as for getenv(). */
 			is_seen[option] = true;
-			if (set_from_environment(config, (enum gp_option)option, value, report, arg) < 0)
+			if (set_from(config, (enum gp_option)option, value, NULL, report, arg) < 0)
 				result = -EINVAL;
 		}
 	}
@@ -420,6 +450,93 @@ int gp_config_parse(struct gp_config *config, char *const *environment, gp_confi
 	return result;
 }
 
+int gp_config_parse(struct gp_config *config, char *const *environment, gp_config_report_fn report, void *arg)
+{
+	set_defaults(config);
+	return parse_environment(config, environment, report, arg);
+}
+
+static const char *find_in(const void *environment, const char *name)
+{
+	size_t length = strlen(name);
+
+	for (char *const *entry = environment; entry && *entry; entry++)
+		if (!strncmp(*entry, name, length) && (*entry)[length] == '=')
+			return *entry + length + 1;
+	return NULL;
+}
+
+struct loading {
+	struct gp_config *config;
+	gp_config_report_fn report;
+	void *arg;
+	bool is_secure;
+};
+
+/* In a set-user-ID program no file is written where a file of settings says: its directory may be the user's. */
+static bool names_a_file(enum gp_option option)
+{
+	switch (gp_config_options[option].type) {
+	case GP_CONFIG_PATH:
+	case GP_CONFIG_REPORT:
+	case GP_CONFIG_OOM_FILE:
+	case GP_CONFIG_DIRECTORY:
+		return true;
+	default:
+		return false;
+	}
+}
+
+static void take_setting(void *arg, const char *origin, const char *name, const char *value)
+{
+	const struct loading *loading = arg;
+	int option = option_find(name);
+
+	if (option < 0) {
+		report_unknown(name, value, origin, loading->report, loading->arg);
+	} else if (option == GP_OPTION_CONFIG_DIR || option == GP_OPTION_OWN_POOLS) {
+		const struct gp_config_report report = {.problem = GP_CONFIG_IGNORED_LINE,
+			.variable = origin,
+			.value = name,
+			.error.why = "cannot be set in a file"};
+
+		loading->report(loading->arg, &report);
+	} else if (*value && !(loading->is_secure && names_a_file((enum gp_option)option))) {
+		(void)set_from(loading->config, (enum gp_option)option, value, origin, loading->report, loading->arg);
+	}
+}
+
+static void take_problem(void *arg, const char *origin, const char *text, const char *why, const char *next)
+{
+	const struct loading *loading = arg;
+	const struct gp_config_report report = {
+		.problem = text ? GP_CONFIG_IGNORED_LINE : GP_CONFIG_IGNORED_FILE,
+		.variable = origin,
+		.value = text ? text : "",
+		.error = {.why = why, .next = next},
+	};
+
+	loading->report(loading->arg, &report);
+}
+
+int gp_config_load(struct gp_config *config, char *const *environment, gp_config_report_fn report, void *arg)
+{
+	struct loading loading = {config, report, arg, getauxval(AT_SECURE) != 0};
+	const struct gp_config_lines lines = {take_setting, take_problem, &loading};
+	const char *directory = find_in(environment, gp_config_options[GP_OPTION_CONFIG_DIR].variable);
+	const char *user = find_in(environment, "USER");
+	const struct gp_config_process process = {
+		.uid = getuid(),
+		.user = user ? user : find_in(environment, "LOGNAME"),
+		.job = gp_job_value("job", find_in, environment),
+	};
+	bool is_default = !directory || *directory != '/';
+
+	set_defaults(config);
+	gp_config_files_read(is_default ? GP_CONFIG_ETC : directory, is_default, &process, &lines);
+	return parse_environment(config, environment, report, arg);
+}
+
 char **gp_config_environ(void)
 {
 	static char *nothing[] = {NULL};
@@ -429,12 +546,7 @@ char **gp_config_environ(void)
 
 const char *gp_config_variable(const char *name)
 {
-	size_t length = strlen(name);
-
-	for (char **entry = gp_config_environ(); *entry; entry++)
-		if (!strncmp(*entry, name, length) && (*entry)[length] == '=')
-			return *entry + length + 1;
-	return NULL;
+	return find_in(gp_config_environ(), name);
 }
 
 void gp_config_check_devices(const struct gp_config *config, int device_count, gp_config_report_fn report_fn, void *arg)
@@ -473,6 +585,8 @@ const char *gp_config_source_text(const struct gp_config *config, enum gp_option
 		return "environment";
 	case GP_CONFIG_SCHEDULER:
 		return config->limit_variables;
+	case GP_CONFIG_FILE:
+		return config->origin[option];
 	case GP_CONFIG_DEFAULT:
 		break;
 	}
@@ -483,21 +597,28 @@ int gp_config_report_format(const struct gp_config_report *report, char *buffer,
 {
 	const struct gp_text_error *error = &report->error;
 	const char *cut = strlen(report->value) > VALUE_SHOWN ? "..." : "";
+	const char *origin = report->origin ? report->origin : "", *colon = report->origin ? ": " : "";
 
 	switch (report->problem) {
 	case GP_CONFIG_FAILS_CLOSED:
 	case GP_CONFIG_USES_DEFAULT:
-		return snprintf(buffer, size, "%s: '%.*s%s' %s (character %zu)%s%s; %s", report->variable, VALUE_SHOWN,
-			report->value, cut, error->why, error->offset + 1, error->next ? ": " : "",
-			error->next ? error->next : "",
+		return snprintf(buffer, size, "%s%s%s: '%.*s%s' %s (character %zu)%s%s; %s", origin, colon,
+			report->variable, VALUE_SHOWN, report->value, cut, error->why, error->offset + 1,
+			error->next ? ": " : "", error->next ? error->next : "",
 			report->problem == GP_CONFIG_FAILS_CLOSED ? "allocations fail until it is corrected"
+			: report->origin                          ? "it is ignored"
 								  : "using the default");
 	case GP_CONFIG_UNKNOWN_NAME:
-		return snprintf(buffer, size, "%s %s%s%s", report->variable, error->why,
+		return snprintf(buffer, size, "%s%s%s %s%s%s", origin, colon, report->variable, error->why,
 			error->next ? "; the nearest is " : "", error->next ? error->next : "");
 	case GP_CONFIG_ABSENT_DEVICE:
 		return snprintf(
 			buffer, size, "%s: '%.*s%s' %s", report->variable, VALUE_SHOWN, report->value, cut, error->why);
+	case GP_CONFIG_IGNORED_LINE:
+		return snprintf(buffer, size, "%s: '%.*s%s' %s%s%s; it is ignored", report->variable, VALUE_SHOWN,
+			report->value, cut, error->why, error->next ? ": " : "", error->next ? error->next : "");
+	case GP_CONFIG_IGNORED_FILE:
+		return snprintf(buffer, size, "%s %s; it is ignored", report->variable, error->why);
 	}
 	return 0;
 }

@@ -17,6 +17,8 @@
 #include <stdint.h>
 
 #include "config_debug.h"
+#include "config_file.h"
+#include "config_group.h"
 #include "config_regions.h"
 #include "config_stacks.h"
 #include "log_level.h"
@@ -65,8 +67,11 @@ enum gp_config_own_pools { GP_CONFIG_OWN_POOLS_ON, GP_CONFIG_OWN_POOLS_OFF };
 /* The answer of cudaMemGetInfo under a limit. AUTO is OWN if the limit comes from a scheduler, otherwise DEVICE. */
 enum gp_config_view { GP_CONFIG_VIEW_AUTO, GP_CONFIG_VIEW_OWN, GP_CONFIG_VIEW_DEVICE };
 
-/* GP_CONFIG_SCHEDULER: the limit is that of other variables (scheduler_limits.h), since GPUPOOL_LIMIT is not set. */
-enum gp_config_source { GP_CONFIG_DEFAULT, GP_CONFIG_ENVIRONMENT, GP_CONFIG_SCHEDULER };
+/*
+ * GP_CONFIG_SCHEDULER: the limit is that of other variables (scheduler_limits.h), since GPUPOOL_LIMIT is not set.
+ * GP_CONFIG_FILE: the administrator's file has it (config_file.h), and the environment does not.
+ */
+enum gp_config_source { GP_CONFIG_DEFAULT, GP_CONFIG_FILE, GP_CONFIG_ENVIRONMENT, GP_CONFIG_SCHEDULER };
 
 enum { GP_CONFIG_THREADS_MAX = 64 };
 #define GP_CONFIG_THREADS_AUTO UINT64_MAX
@@ -76,6 +81,7 @@ struct gp_config {
 	enum gp_config_pool pool;
 	enum gp_config_backend backend;
 	struct gp_limit_list limit;
+	struct gp_config_group group;
 	enum gp_config_view view;
 	struct gp_limit pinned_limit; /* a percentage is of the machine's memory */
 	uint64_t pinned_threads;      /* GP_CONFIG_THREADS_AUTO: by the processors that the thread may use */
@@ -97,14 +103,17 @@ struct gp_config {
 	char report[GP_CONFIG_VALUE_SIZE];      /* "exit" or "summary", with or without ":FILE"; or empty */
 	char oom_file[GP_CONFIG_VALUE_SIZE];    /* "auto", "off", or a file as gp_file_expand() takes it */
 	char runtime_dir[GP_CONFIG_VALUE_SIZE]; /* empty if not set */
+	char config_dir[GP_CONFIG_VALUE_SIZE];
 	enum gp_config_own_pools own_pools;
 
 	/* The reason, in one line, for a limit of zero because its text could not be read; or empty. */
 	char limit_error[GP_CONFIG_MESSAGE_SIZE], pinned_limit_error[GP_CONFIG_MESSAGE_SIZE];
+	char group_error[GP_CONFIG_MESSAGE_SIZE];
 
 	char limit_variables[GP_SCHEDULER_NAMES_MAX]; /* of GP_CONFIG_SCHEDULER, separated by spaces; or empty */
 	enum gp_config_source source[GP_OPTION_COUNT];
-	char text[GP_OPTION_COUNT][GP_CONFIG_VALUE_SIZE]; /* the value in force, as typed */
+	char text[GP_OPTION_COUNT][GP_CONFIG_VALUE_SIZE];   /* the value in force, as typed */
+	char origin[GP_OPTION_COUNT][GP_CONFIG_ORIGIN_MAX]; /* of GP_CONFIG_FILE: "FILE:LINE" */
 };
 
 /* The syntax of a value. */
@@ -113,6 +122,7 @@ enum gp_config_type {
 	GP_CONFIG_WORD,
 	GP_CONFIG_LIMITS,
 	GP_CONFIG_LIMIT,
+	GP_CONFIG_GROUP,
 	GP_CONFIG_SIZE,
 	GP_CONFIG_COUNT,
 	GP_CONFIG_RATIO,
@@ -142,13 +152,16 @@ enum gp_config_problem {
 	GP_CONFIG_USES_DEFAULT,
 	GP_CONFIG_UNKNOWN_NAME,
 	GP_CONFIG_ABSENT_DEVICE,
+	GP_CONFIG_IGNORED_LINE, /* of a file; variable is the place, "FILE:LINE" */
+	GP_CONFIG_IGNORED_FILE, /* variable is the file */
 };
 
 /* A report is valid only during the call of the report function. */
 struct gp_config_report {
 	enum gp_config_problem problem;
 	const char *variable, *value;
-	struct gp_text_error error; /* for the last two problems the offset is meaningless */
+	struct gp_text_error error; /* the offset is that of a value only */
+	const char *origin;         /* "FILE:LINE" of a value in a file; NULL: it is in the environment */
 };
 
 typedef void (*gp_config_report_fn)(void *arg, const struct gp_config_report *report);
@@ -161,6 +174,12 @@ const char *gp_config_variable(const char *name);
 
 /* Returns 0, or -EINVAL if a value could not be read. The configuration is usable in both cases. */
 int gp_config_parse(struct gp_config *config, char *const *environment, gp_config_report_fn report, void *arg);
+
+/*
+ * As gp_config_parse, with the settings of the administrator's files below those of the environment. A file's problem
+ * is reported, but is not an error of the environment.
+ */
+int gp_config_load(struct gp_config *config, char *const *environment, gp_config_report_fn report, void *arg);
 
 /* Returns 0 if the text is a valid value of the option, or -EINVAL. An empty text is invalid here. */
 int gp_config_check(enum gp_option option, const char *text, struct gp_text_error *error);
@@ -175,7 +194,7 @@ void gp_config_limit_for(
 /* Writes the value in force, as a user would type it. Returns its length, as snprintf() does. */
 int gp_config_value_text(const struct gp_config *config, enum gp_option option, char *buffer, size_t size);
 
-/* Returns "default", "environment" or, for a limit of a scheduler, the names of its variables. */
+/* Returns "default", "environment", "FILE:LINE" or, for a limit of a scheduler, the names of its variables. */
 const char *gp_config_source_text(const struct gp_config *config, enum gp_option option);
 
 /* Writes the whole report as one line for a log. Returns its length, as snprintf() does. */

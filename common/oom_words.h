@@ -12,6 +12,7 @@
 #define GP_OOM_BEYOND_MACHINE_WORDS       "the request is larger than the machine's memory"
 #define GP_OOM_BEYOND_LIMIT_WORDS         "the request is larger than the limit"
 #define GP_OOM_LIMITED_WORDS              "the limit is reached"
+#define GP_OOM_GROUP_WORDS                "the limit of the group is reached"
 #define GP_OOM_FULL_WORDS                 "the device is full"
 #define GP_OOM_FULL_PINNED_WORDS          "no pinned memory is left"
 #define GP_OOM_FRAGMENTED_WORDS(how_much) "fragmentation: " how_much " cached between blocks that the program holds"

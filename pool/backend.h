@@ -190,6 +190,9 @@ struct gp_backend_ops {
 	uint64_t (*ask_contexts)(void *arg, uint64_t bytes);
 	uint64_t (*ask_processes)(void *arg, uint64_t bytes);
 
+	/* As ask_processes, for those that share the budget's group. NULL: there are none. */
+	uint64_t (*ask_group)(void *arg, uint64_t bytes);
+
 	/*
 	 * Waits until other processes have freed memory of the device, of which the driver lacks `bytes` bytes.
 	 * wait_begin returns for how many nanoseconds the thread may wait. If that is 0, the wait has not begun.

@@ -101,11 +101,12 @@ static bool is_enough(const struct gp_rounds *rounds, uint64_t bytes)
 }
 
 /*
- * Returns the bytes that must be given back: the size of the request, or only what exceeds the limit if there is one.
+ * Returns the bytes that must be given back: the size of the request, or only what exceeds the limit, or that of the
+ * group, if there is one.
  */
 static uint64_t deficit(const struct gp_rounds *rounds)
 {
-	uint64_t left = gp_budget_left(rounds->pool->options.budget);
+	uint64_t left = gp_budget_left_of_all(rounds->pool->options.budget);
 
 	return is_enough(rounds, left) ? rounds->bytes : rounds->bytes - left;
 }
@@ -232,13 +233,41 @@ static uint64_t round_contexts(struct gp_rounds *rounds)
 	return be->ops->ask_contexts(be->arg, deficit(rounds));
 }
 
+/*
+ * The group's limit is short, not the device: asks its members. Memory that one of them gives may be taken by another
+ * member that is short, too, and memory that they have freed may be in use by the GPU for a moment. So they are asked
+ * again, until the request is served or they have given nothing several times in a row.
+ */
+static uint64_t ask_group(struct gp_rounds *rounds)
+{
+	const struct gp_backend *be = gp_pool_backend(rounds->pool);
+	uint64_t given = 0;
+	unsigned n_idle = 0;
+
+	if (!be->ops->ask_group)
+		return 0;
+	for (unsigned n = 0; n < GP_GROUP_ASKS_MAX && n_idle < GP_GROUP_ASKS_IDLE; n++) {
+		uint64_t gained = be->ops->ask_group(be->arg, deficit(rounds));
+
+		n_idle = gained ? 0 : n_idle + 1;
+		given += gained;
+		if (search(rounds) || attempt(rounds) != -ENOMEM)
+			break;
+		be->ops->pause(be->arg, GP_GROUP_ASK_PAUSE + n);
+	}
+	return given;
+}
+
 static uint64_t round_processes(struct gp_rounds *rounds)
 {
 	const struct gp_backend *be = gp_pool_backend(rounds->pool);
+	const struct gp_budget *budget = rounds->pool->options.budget;
 
 	/* Other processes cannot give what the limit forbids. */
-	if (!is_enough(rounds, gp_budget_left(rounds->pool->options.budget)))
+	if (!is_enough(rounds, gp_budget_left(budget)))
 		return 0;
+	if (!is_enough(rounds, gp_budget_left_in_group(budget)))
+		return ask_group(rounds);
 	return be->ops->ask_processes(be->arg, rounds->bytes);
 }
 
@@ -312,7 +341,7 @@ static bool wait_for_neighbours(struct gp_rounds *rounds, struct gp_wait *wait, 
 	while (gp_pool_now_ns(rounds->pool) - start_ns < max_ns) {
 		enum gp_wait_news news = be->ops->wait_pause(be->arg, wait);
 
-		if (news == GP_WAIT_OVER || !is_enough(rounds, gp_budget_left(rounds->pool->options.budget)))
+		if (news == GP_WAIT_OVER || !is_enough(rounds, gp_budget_left_of_all(rounds->pool->options.budget)))
 			return false;
 		has_driver_more |= news == GP_WAIT_MORE || has_supply_changed(rounds);
 		if (try_again(rounds, &has_driver_more))
@@ -333,7 +362,7 @@ static uint64_t round_neighbours(struct gp_rounds *rounds)
 	struct gp_wait wait;
 	bool is_served;
 
-	if (is_enough(rounds, gp_budget_left(pool->options.budget)))
+	if (is_enough(rounds, gp_budget_left_of_all(pool->options.budget)))
 		max_ns = be->ops->wait_begin(be->arg, bytes, &wait);
 	rounds->is_left_out = !max_ns;
 	if (!max_ns)

@@ -520,6 +520,17 @@ static void swap_idle(struct gp_pool *pool, const struct gp_request *request, st
 	gp_mutex_unlock(&pool->lock);
 }
 
+/*
+ * The driver takes whole granules for a segment. A limit of one process counts what was asked for. In a group the sum
+ * must hold by what the driver takes, so the segment gets all of it.
+ */
+static uint64_t size_in_group(const struct gp_pool *pool, const struct gp_request *request, uint64_t bytes)
+{
+	bool is_rounded = pool->options.budget->group && request->kind->is_cut;
+
+	return is_rounded ? gp_round_up(bytes, pool->options.granule) : bytes;
+}
+
 static struct reservation reserve_segment(
 	struct gp_pool *pool, const struct gp_request *request, uint64_t planned_bytes)
 {
@@ -528,9 +539,12 @@ static struct reservation reserve_segment(
 		request->kind->is_cut ? request->size : gp_request_least(request)};
 	struct reservation reservation = {.bytes = UINT64_MAX, .available = UINT64_MAX, .r = -ENOMEM};
 
-	for (int i = 0; i < 4 && reservation.r == -ENOMEM; i++)
-		if (tries[i] < reservation.bytes)
-			reserve(pool, tries[i], &reservation);
+	for (int i = 0; i < 4 && reservation.r == -ENOMEM; i++) {
+		uint64_t bytes = size_in_group(pool, request, tries[i]);
+
+		if (bytes < reservation.bytes)
+			reserve(pool, bytes, &reservation);
+	}
 	return reservation;
 }
 

@@ -273,6 +273,15 @@
 #define GP_SHORTAGE_WAITS_MAX 1000
 
 /*
+ * Round 5 while the limit of a group is short: requests to its members, requests in a row after which they gave
+ * nothing, and the attempt at which the pauses between them begin (gp_clock_pause: 1 us and more). Held by
+ * test_preload_group.c, ranks_that_share_a_limit_do_not_fail_while_others_have_memory_cached.
+ */
+#define GP_GROUP_ASKS_MAX  64
+#define GP_GROUP_ASKS_IDLE 3
+#define GP_GROUP_ASK_PAUSE 100
+
+/*
  * Nanoseconds: limit of the wait until memory that a trim or a reclaim gives back has arrived in the driver. Arrival
  * takes no time, unless later work waits on the GPU. Held by test_control.c. No figure.
  */

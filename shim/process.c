@@ -20,6 +20,7 @@
 #include "shim/base/log.h"
 #include "shim/base/slow_path.h"
 #include "shim/context/context.h"
+#include "shim/context/group.h"
 #include "shim/context/kept.h"
 #include "shim/context/program_map.h"
 #include "shim/context/region.h"
@@ -67,6 +68,7 @@ static void set_up_modules(void)
 	gp_record_init(gp_state.config.record_file, gp_state.config.stacks.depth != 0);
 	gp_fork_on_child(&child);
 	gp_devices_start();
+	gp_groups_start();
 	gp_contexts_start();
 	gp_program_maps_start();
 	gp_kept_start();
@@ -166,7 +168,7 @@ static void start(void)
 	int count = 0, r = 0;
 
 	gp_log_open(gp_state.config.log_level, gp_state.config.log_file);
-	(void)gp_config_parse(&reparsed, gp_config_environ(), report, NULL);
+	(void)gp_config_load(&reparsed, gp_config_environ(), report, NULL);
 	if (gp_real.cuDeviceGetCount && !gp_real.cuDeviceGetCount(&count))
 		gp_config_check_devices(&gp_state.config, count, report, NULL);
 	gp_record_start();

@@ -22,6 +22,7 @@
 #include "shim/backend/sleep.h"
 #include "shim/base/clock.h"
 #include "shim/base/slow_path.h"
+#include "shim/context/group.h"
 #include "shim/context/kept.h"
 #include "shim/context/limit.h"
 #include "shim/context/region.h"
@@ -65,6 +66,7 @@ static void write_stats(struct gp_json *out, const struct gp_stats *stats, const
 static void write_device(struct gp_json *out, const struct gp_device *device)
 {
 	char uuid[GP_UUID_TEXT_MAX];
+	struct gp_group_report group;
 	struct gp_totals totals;
 	uint64_t outside = UINT64_MAX, asleep = gp_sleep_bytes_of(device->index);
 
@@ -92,6 +94,8 @@ static void write_device(struct gp_json *out, const struct gp_device *device)
 	gp_json_u64(out, "yielded_bytes", atomic_load(&device->yielded_bytes));
 	gp_json_u64(out, "asleep_bytes", asleep);
 	write_stats(out, &totals.stats, &device->budget);
+	gp_group_report(device, &group);
+	gp_group_json(out, &group);
 	gp_region_write_device(out, device->index);
 	gp_json_object_end(out);
 }

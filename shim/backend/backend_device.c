@@ -338,6 +338,11 @@ static uint64_t device_ask_processes(void *arg, uint64_t bytes)
 	return gp_reclaim_from_processes(arg, bytes);
 }
 
+static uint64_t device_ask_group(void *arg, uint64_t bytes)
+{
+	return gp_reclaim_from_group(arg, bytes);
+}
+
 static uint64_t device_wait_begin(void *arg, uint64_t bytes, struct gp_wait *ret_wait)
 {
 	return gp_neighbours_wait_begin(arg, bytes, ret_wait, gp_device_available);
@@ -387,6 +392,7 @@ static const struct gp_backend_ops device_ops = {
 	.trim_driver = device_trim_driver,
 	.ask_contexts = device_ask_contexts,
 	.ask_processes = device_ask_processes,
+	.ask_group = device_ask_group,
 	.wait_begin = device_wait_begin,
 	.wait_pause = device_wait_pause,
 	.wait_end = device_wait_end,

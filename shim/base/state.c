@@ -52,7 +52,7 @@ bool gp_state_read(void)
 		struct gp_config *config = &gp_state.config;
 		bool is_enabled;
 
-		(void)gp_config_parse(config, gp_config_environ(), ignore_problem, NULL);
+		(void)gp_config_load(config, gp_config_environ(), ignore_problem, NULL);
 		gp_addrmap_init(&gp_state.device_map);
 		gp_addrmap_init(&gp_state.pinned_map);
 		gp_budget_init(

@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "group.h"
 #include "shim/base/fork.h"
 #include "shim/driver/driver_table.h"
 
@@ -100,7 +101,7 @@ static void limit_managed_locked(int index, uint64_t total_bytes)
 	const struct gp_config *config = &gp_state.config;
 
 	if (config->backend != GP_CONFIG_BACKEND_MANAGED || config->source[GP_OPTION_LIMIT] != GP_CONFIG_DEFAULT ||
-		limits.named >> index & 1)
+		config->group.is_on || limits.named >> index & 1)
 		return;
 	limits.device[index] = (struct gp_limit){GP_LIMIT_BYTES, .bytes = total_bytes + gp_state_machine_bytes() / 2};
 	limits.named |= UINT64_C(1) << index;
@@ -134,6 +135,7 @@ struct gp_device *gp_device_get(int index)
 		memcpy(device->uuid, uuid, sizeof(uuid));
 		limit_managed_locked(index, total);
 		gp_budget_init(&device->budget, limit_locked(index, total));
+		gp_group_attach(device);
 		atomic_store_explicit(&is_device_used[index], true, memory_order_release);
 	}
 	gp_mutex_unlock(&lock);

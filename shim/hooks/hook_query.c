@@ -15,11 +15,13 @@
 #include "shim/backend/default_pool.h"
 #include "shim/backend/sleep.h"
 #include "shim/base/log.h"
+#include "shim/context/group.h"
 #include "shim/context/context_end.h"
 #include "shim/context/kept.h"
 #include "shim/debug/debug.h"
 #include "shim/driver/driver_table.h"
 #include "shim/ipc/ipc.h"
+#include "shim/process.h"
 #include "shim/record/record.h"
 
 /*
@@ -81,8 +83,8 @@ static bool shows_own_memory(void)
 static void count_idle_as_free(struct gp_context *context, size_t *free_bytes, size_t *total_bytes)
 {
 	struct held held = {.device = context->device, .idle_bytes = gp_kept_unused(context->device)};
-	uint64_t limit = atomic_load(&context->device->budget.limit_bytes);
-	uint64_t left = gp_budget_left(&context->device->budget), seen;
+	uint64_t limit = gp_min(atomic_load(&context->device->budget.limit_bytes), gp_group_limit(context->device));
+	uint64_t left = gp_budget_left_of_all(&context->device->budget), seen;
 
 	gp_context_each(add_idle, &held);
 	/* The process takes back what is asleep before its next work, so that is not free. */
@@ -109,6 +111,9 @@ CUresult hook_cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 		return gp_real.cuMemGetInfo_v2(free_bytes, total_bytes); /* may write its outputs despite the error */
 	context = gp_context_current();
 	if (context) {
+		/* The process joins its group here, and may have to say that it cannot. */
+		if (context->device->budget.group)
+			gp_process_start();
 		count_idle_as_free(context, &driver_free, &driver_total);
 		gp_context_put(context);
 	}

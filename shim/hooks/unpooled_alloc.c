@@ -33,8 +33,8 @@ static int attempt(void *arg)
 
 	a->r = CUDA_ERROR_OUT_OF_MEMORY;
 	a->is_charged = gp_budget_charge(budget, a->allocation->bytes);
-	if (!a->is_charged && atomic_load(&budget->limit_bytes) != GP_NO_LIMIT &&
-		!atomic_load(&a->device->is_limit_ours))
+	if (!a->is_charged && (budget->group || (atomic_load(&budget->limit_bytes) != GP_NO_LIMIT &&
+							!atomic_load(&a->device->is_limit_ours))))
 		return -ENOMEM;
 	a->r = a->allocation->call(a->allocation->arg);
 	if (a->r && a->is_charged)

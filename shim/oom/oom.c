@@ -63,6 +63,7 @@ static void gather_device(struct gp_oom *oom)
 	oom->charged_bytes = atomic_load(&device->budget.charged_bytes);
 	oom->device_total_bytes = device->total_bytes;
 	oom->unpooled_bytes = atomic_load(&device->unpooled_bytes);
+	gp_group_report(device, &oom->group);
 	gp_oom_find_granule(oom);
 }
 
@@ -144,7 +145,7 @@ static void report(enum gp_oom_what what, int device, uint64_t bytes, const stru
 	if (should_save(&oom))
 		gp_oom_save(&oom);
 	/* An invalid limit, which makes allocations fail, has been logged at start-up. */
-	if (is_logged(n) && !*gp_state.config.limit_error)
+	if (is_logged(n) && !*gp_state.config.limit_error && !*gp_state.config.group_error)
 		gp_oom_say(&oom);
 	gp_mutex_unlock(&reporting);
 	pthread_setcancelstate(cancel_state, NULL);

@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "pool/pool.h"
+#include "shim/context/group.h"
 #include "shim/usage/leaks.h"
 #include "shim/reclaim/processes.h"
 
@@ -22,6 +23,7 @@ enum gp_oom_cause {
 	GP_OOM_BEYOND_LIMIT,  /* the request is larger than the limit */
 	GP_OOM_FRAGMENTED,    /* the pool has enough cached, but it is not contiguous */
 	GP_OOM_LIMITED,       /* the limit is reached */
+	GP_OOM_GROUP,         /* the limit of the group is reached, or the process cannot join the group */
 	GP_OOM_FULL,          /* the device is full */
 	GP_OOM_OTHERS,        /* the device is full; other processes and CUDA use more than the program */
 	GP_OOM_REFUSED,       /* the driver refused although it has enough */
@@ -60,6 +62,7 @@ struct gp_oom {
 	uint64_t granule;       /* of mapped memory; 0: memory cannot be mapped */
 	uint64_t movable_bytes; /* estimate of the free memory that vmm could move */
 	bool is_vmm_better;     /* vmm would have served the request */
+	struct gp_group_report group;
 	struct gp_stats stats;
 	struct gp_failure failure;
 	struct gp_processes processes; /* answers of other processes; n is 0 if none was asked */

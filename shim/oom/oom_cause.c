@@ -5,7 +5,7 @@
  * The cause of an out-of-memory error is whatever would have let the request succeed. The first case that applies
  * counts:
  *
- *   1. The request is larger than the limit or the device: nothing could have helped.
+ *   1. The request is larger than the limit, that of the group, or the device: nothing could have helped.
  *   2. The program itself holds over 95 % of what the process may use: the memory is full, and no pool type could serve
  *      much more. If the device sets the bound, and other processes and CUDA hold more of it than the program, they are
  *      the cause.
@@ -13,7 +13,7 @@
  *   4. The cached memory would have been enough if it were contiguous: fragmentation.
  *   5. The memory that the program has freed would have been enough, but the GPU may still be using it.
  *   6. The bytes that the pool adds to sizes would have been enough: rounding.
- *   7. Otherwise the limit is reached, or the device is full, as in case 2.
+ *   7. Otherwise the limit or that of the group is reached, or the device is full, as in case 2.
  *
  * The program's own share counts each block in multiples of GP_ALIGN, the least that every pool type takes for it.
  *
@@ -43,9 +43,19 @@ static uint64_t left_of_limit(const struct gp_oom *oom)
 	return oom->limit_bytes - gp_min(oom->charged_bytes, oom->limit_bytes);
 }
 
-static bool is_limit_nearer(const struct gp_oom *oom)
+static uint64_t left_of_group(const struct gp_oom *oom)
 {
-	return left_of_limit(oom) < oom->device_free_bytes;
+	const struct gp_group_view *view = &oom->group.view;
+
+	if (!oom->group.is_on)
+		return GP_NO_LIMIT;
+	return oom->group.problem ? 0 : view->limit_bytes - gp_min(view->reserved_bytes, view->limit_bytes);
+}
+
+/* Returns the bytes that the process could still take from the driver. */
+static uint64_t room_of(const struct gp_oom *oom)
+{
+	return gp_min(gp_min(left_of_limit(oom), left_of_group(oom)), oom->device_free_bytes);
 }
 
 /*
@@ -63,7 +73,9 @@ static enum gp_oom_cause cause_of_shortage(const struct gp_oom *oom)
 {
 	uint64_t others = gp_oom_other_processes_bytes(oom);
 
-	if (is_limit_nearer(oom))
+	if (left_of_group(oom) < gp_min(left_of_limit(oom), oom->device_free_bytes))
+		return GP_OOM_GROUP;
+	if (left_of_limit(oom) < oom->device_free_bytes)
 		return GP_OOM_LIMITED;
 	if (oom->device_free_bytes != UINT64_MAX && others > oom->held_bytes && others >= oom->missing_bytes)
 		return GP_OOM_OTHERS;
@@ -76,6 +88,8 @@ static enum gp_oom_cause cause_of(const struct gp_oom *oom, uint64_t wanted, uin
 
 	if (wanted > oom->limit_bytes)
 		return GP_OOM_BEYOND_LIMIT;
+	if (oom->group.is_on && (oom->group.problem || wanted > oom->group.view.limit_bytes))
+		return GP_OOM_GROUP;
 	if (wanted > oom->device_total_bytes)
 		return GP_OOM_BEYOND_DEVICE;
 	if (gp_oom_is_full(oom) || room == UINT64_MAX)
@@ -105,12 +119,13 @@ uint64_t gp_oom_other_processes_bytes(const struct gp_oom *oom)
 
 void gp_oom_explain(struct gp_oom *oom)
 {
-	uint64_t room = gp_min(left_of_limit(oom), oom->device_free_bytes);
+	uint64_t room = room_of(oom);
 	uint64_t wanted = gp_round_up(gp_min(oom->bytes, UINT64_MAX - GP_ALIGN), GP_ALIGN);
 	uint64_t in_reach = sum(room, oom->stats.cached_bytes + oom->stats.returning_bytes);
 
 	oom->held_bytes = sum(oom->least_bytes, oom->unpooled_bytes);
 	oom->usable_bytes = gp_min(oom->limit_bytes, sum(oom->charged_bytes, oom->device_free_bytes));
+	oom->usable_bytes = gp_min(oom->usable_bytes, sum(oom->charged_bytes, left_of_group(oom)));
 	oom->missing_bytes = wanted - gp_min(wanted, in_reach);
 	oom->cause = cause_of(oom, wanted, room);
 	oom->is_vmm_better = oom->cause == GP_OOM_FRAGMENTED && oom->kind == GP_KIND_SPLIT && oom->granule &&

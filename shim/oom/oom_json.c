@@ -115,6 +115,7 @@ static void write_numbers(struct gp_json *out, const struct gp_oom *oom)
 	gp_json_u64(out, "movable_bytes", oom->movable_bytes);
 	gp_json_amount(out, "limit_bytes", oom->limit_bytes);
 	gp_json_u64(out, "counted_bytes", oom->charged_bytes);
+	gp_group_json(out, &oom->group);
 	gp_json_amount(out, "device_total_bytes", is_known ? oom->device_total_bytes : UINT64_MAX);
 	gp_json_amount(out, "device_free_bytes", is_known ? oom->device_free_bytes : UINT64_MAX);
 	gp_json_amount(out, "outside_bytes", is_known ? taken - gp_min(oom->stats.total_bytes, taken) : UINT64_MAX);

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/clean.h"
 #include "common/oom_words.h"
 #include "oom_cause.h"
 #include "oom_file.h"
@@ -102,6 +103,34 @@ static void log_processes(const struct gp_processes *processes)
 		gp_log(GP_LOG_WARN, "  asked: %s", line);
 }
 
+/* Logs the group and its members. Their commands are texts of other processes. */
+static void log_group(const struct gp_group_report *group)
+{
+	const struct gp_group_view *view = &group->view;
+	char line[1024] = "", command[GP_GROUP_COMMAND];
+	size_t used = 0;
+	amount sum, limit, bytes;
+
+	if (!group->is_on)
+		return;
+	for (unsigned i = 0; i < gp_min(view->n_members, (unsigned)GP_GROUP_SHOWN); i++) {
+		const struct gp_group_holder *holder = &view->holders[i];
+		int n;
+
+		gp_clean(command, sizeof(command), holder->command);
+		n = snprintf(line + used, sizeof(line) - used, "%sprocess %d%s (%s) %s", used ? ", " : "",
+			(int)holder->pid, holder->is_self ? ", this one" : "", command,
+			gp_amount_text(bytes, holder->bytes));
+		used = gp_min(used + (size_t)n, sizeof(line) - 1);
+	}
+	if (group->problem)
+		gp_log(GP_LOG_WARN, "  group: cannot join %s '%s': %s", group->kind, group->name, group->problem);
+	else
+		gp_log(GP_LOG_WARN, "  group: %s '%s' holds %s of %s: %s%s", group->kind, group->name,
+			gp_amount_text(sum, view->reserved_bytes), gp_amount_text(limit, view->limit_bytes), line,
+			view->n_members > GP_GROUP_SHOWN ? ", and others" : "");
+}
+
 /* Logs how long the request has waited and for which processes, or why it has not. */
 static void log_wait(const struct gp_oom *oom)
 {
@@ -173,6 +202,8 @@ static void write_largest(char *text, size_t size, const struct gp_oom *oom)
 
 static const char *shortage_text(const struct gp_oom *oom)
 {
+	if (oom->cause == GP_OOM_GROUP)
+		return GP_OOM_GROUP_WORDS;
 	if (oom->cause == GP_OOM_LIMITED)
 		return GP_OOM_LIMITED_WORDS;
 	return oom->what == GP_OOM_PINNED ? GP_OOM_FULL_PINNED_WORDS : GP_OOM_FULL_WORDS;
@@ -226,6 +257,14 @@ static void log_cause(const struct gp_oom *oom)
 	case GP_OOM_BEYOND_LIMIT:
 		gp_log(GP_LOG_WARN, "  cause: " GP_OOM_BEYOND_LIMIT_WORDS);
 		break;
+	case GP_OOM_GROUP:
+		if (oom->group.problem)
+			gp_log(GP_LOG_WARN, "  cause: the process cannot join its group, so it gets no device memory");
+		else if (oom->bytes > oom->group.view.limit_bytes)
+			gp_log(GP_LOG_WARN, "  cause: the request is larger than the limit of the group");
+		else
+			log_shortage(oom);
+		break;
 	case GP_OOM_FRAGMENTED:
 		log_fragmentation(oom);
 		break;
@@ -269,6 +308,8 @@ static const char *advice_of(const struct gp_oom *oom)
 		return " for details; synchronize before the allocation, or set GPUPOOL_OOM_WAIT so that it waits";
 	if (oom->cause == GP_OOM_OTHERS)
 		return " for details; nvidia-smi lists the processes on the device";
+	if (oom->cause == GP_OOM_GROUP)
+		return " for details; GPUPOOL_LIMIT_GROUP sets the limit of the group";
 	if (is_limit_the_cause(oom))
 		return oom->what == GP_OOM_PINNED ? " for details; GPUPOOL_PINNED_LIMIT sets the limit"
 						  : " for details; GPUPOOL_LIMIT sets the limit";
@@ -292,6 +333,7 @@ void gp_oom_say(const struct gp_oom *oom)
 	log_process(oom);
 	log_device(oom);
 	log_rounds(oom);
+	log_group(&oom->group);
 	log_processes(&oom->processes);
 	log_wait(oom);
 	log_callers(oom);

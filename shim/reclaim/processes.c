@@ -47,6 +47,7 @@ struct talk {
 struct round {
 	const char *request;
 	bool are_all;
+	gp_processes_filter filter;
 	uint64_t own_start_ticks;
 	size_t n;
 	struct talk talks[ASKED_MAX];
@@ -150,7 +151,7 @@ static void ask_process(struct round *round, int dir_fd, const char *name, struc
 	bool is_self = talk.pid == getpid() && talk.start_ticks == round->own_start_ticks;
 	int fd;
 
-	if (is_self || !should_ask(round, &talk))
+	if (is_self || (round->filter && !round->filter(talk.pid, talk.start_ticks)) || !should_ask(round, &talk))
 		return;
 	fd = is_own ? connect_to_own(&talk, dir_fd, name) : connect_to_foreign(&talk, dir_fd, name);
 	if (fd < 0)
@@ -345,7 +346,8 @@ static void summarize(struct round *round, struct gp_processes *ret)
 	}
 }
 
-void gp_processes_ask(const char *request, bool are_all, int max_ms, struct gp_processes *ret)
+void gp_processes_ask(
+	const char *request, bool are_all, gp_processes_filter filter, int max_ms, struct gp_processes *ret)
 {
 	struct round *round = malloc(sizeof(*round)); /* too large for the stack of a thread of the program */
 	int cancel_state, saved_errno = errno;
@@ -355,6 +357,7 @@ void gp_processes_ask(const char *request, bool are_all, int max_ms, struct gp_p
 		return;
 	round->request = request;
 	round->are_all = are_all;
+	round->filter = filter;
 	round->n = 0;
 	/* A thread cancelled here would leave descriptors open. */
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);

@@ -42,12 +42,17 @@ struct gp_processes {
 	struct gp_process shown[GP_PROCESSES_SHOWN]; /* most bytes first */
 };
 
+/* True if the process of that socket's name is to be asked. */
+typedef bool (*gp_processes_filter)(pid_t pid, uint64_t start_ticks);
+
 /*
  * Sends the request, which is one line with its newline, and collects answers of the schemas "gpupool.yield/1" and
- * "gpupool.wanted/1". are_all: also asks processes of other users, which only root can do. max_ms: the ask timeout, at
- * most GP_PROCESSES_ASK_MS. A process is unresponsive if it does not answer within GP_PROCESSES_ASK_MS. Keeps errno.
+ * "gpupool.wanted/1". are_all: also asks processes of other users, which only root can do. filter: NULL asks all.
+ * max_ms: the ask timeout, at most GP_PROCESSES_ASK_MS. A process is unresponsive if it does not answer within
+ * GP_PROCESSES_ASK_MS. Keeps errno.
  */
-void gp_processes_ask(const char *request, bool are_all, int max_ms, struct gp_processes *ret);
+void gp_processes_ask(
+	const char *request, bool are_all, gp_processes_filter filter, int max_ms, struct gp_processes *ret);
 
 /*
  * Parses an answer. Returns 0, the bytes given back and the bytes held, 0 if the answer does not contain them; -EPERM

@@ -13,6 +13,7 @@
 #include "shim/base/clock.h"
 #include "shim/base/log.h"
 #include "shim/context/context.h"
+#include "shim/context/group.h"
 #include "shim/context/kept.h"
 #include "shim/ctl/ctl_request.h"
 #include "shim/record/record.h"
@@ -118,26 +119,38 @@ bool gp_reclaim_can_ask(const struct gp_context *context)
 	return gp_state.config.yield != GP_CONFIG_YIELD_OFF && gp_state.config.has_socket && context->device->has_uuid;
 }
 
-static void ask_processes(
-	struct gp_context *context, const char *command, uint64_t bytes, int max_ms, struct gp_processes *ret)
+/* filter: the processes to be asked; NULL: all of this user, or of all users if root is to ask them. */
+static void ask_processes(struct gp_context *context, const char *command, uint64_t bytes, gp_processes_filter filter,
+	int max_ms, struct gp_processes *ret)
 {
+	bool are_all = !filter && gp_state.config.yield == GP_CONFIG_YIELD_ALL && geteuid() == 0;
 	char uuid[GP_UUID_TEXT_MAX], request[GP_PROCESS_REQUEST_MAX];
 
 	snprintf(request, sizeof(request), "%s %s %" PRIu64 "\n", command,
 		gp_uuid_format(uuid, context->device->uuid, GP_UUID_SENT), bytes);
-	gp_processes_ask(request, gp_state.config.yield == GP_CONFIG_YIELD_ALL && geteuid() == 0, max_ms, ret);
+	gp_processes_ask(request, are_all, filter, max_ms, ret);
 }
 
-uint64_t gp_reclaim_from_processes(struct gp_context *context, uint64_t bytes)
+static uint64_t ask_to_yield(struct gp_context *context, uint64_t bytes, gp_processes_filter filter)
 {
 	if (!gp_reclaim_can_ask(context))
 		return 0;
-	ask_processes(context, "yield", bytes, GP_PROCESSES_ASK_MS, &answers);
+	ask_processes(context, "yield", bytes, filter, GP_PROCESSES_ASK_MS, &answers);
 	if (answers.n)
 		gp_log(GP_LOG_INFO,
 			"asked %u other processes for %" PRIu64 " bytes of device %d: they released %" PRIu64,
 			answers.n, bytes, context->device->index, answers.bytes);
 	return answers.bytes;
+}
+
+uint64_t gp_reclaim_from_processes(struct gp_context *context, uint64_t bytes)
+{
+	return ask_to_yield(context, bytes, NULL);
+}
+
+uint64_t gp_reclaim_from_group(struct gp_context *context, uint64_t bytes)
+{
+	return ask_to_yield(context, bytes, gp_group_is_shared_with);
 }
 
 /* Adds a later answer of a process to its earlier ones, or to the list if there is room. */
@@ -161,7 +174,7 @@ uint64_t gp_reclaim_want(struct gp_context *context, uint64_t bytes, int max_ms)
 {
 	struct gp_processes later;
 
-	ask_processes(context, "wanted", bytes, max_ms, &later);
+	ask_processes(context, "wanted", bytes, NULL, max_ms, &later);
 	for (unsigned i = 0; i < gp_min(answers.n, GP_PROCESSES_SHOWN); i++)
 		answers.shown[i].held_bytes = 0; /* of a process that has ended meanwhile */
 	for (unsigned i = 0; i < gp_min(later.n, GP_PROCESSES_SHOWN); i++)

@@ -35,6 +35,9 @@ uint64_t gp_reclaim_from_pinned(struct gp_pool *pool, uint64_t bytes);
 /* Asks other processes for memory of the context's device. Returns the bytes that they report as given back. */
 uint64_t gp_reclaim_from_processes(struct gp_context *context, uint64_t bytes);
 
+/* The same for those that share the limit of the context's group. */
+uint64_t gp_reclaim_from_group(struct gp_context *context, uint64_t bytes);
+
 /* True if other processes may be asked for memory of the context's device. */
 bool gp_reclaim_can_ask(const struct gp_context *context);
 

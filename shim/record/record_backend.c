@@ -169,6 +169,13 @@ static uint64_t ask_processes(void *arg, uint64_t bytes)
 	return be->ops->ask_processes ? be->ops->ask_processes(be->arg, bytes) : 0;
 }
 
+static uint64_t ask_group(void *arg, uint64_t bytes)
+{
+	const struct gp_backend *be = backend_of(arg);
+
+	return be->ops->ask_group ? be->ops->ask_group(be->arg, bytes) : 0;
+}
+
 static uint64_t wait_begin(void *arg, uint64_t bytes, struct gp_wait *ret_wait)
 {
 	const struct gp_backend *be = backend_of(arg);
@@ -307,6 +314,7 @@ static const struct gp_backend_ops recorded = {
 	.trim_driver = trim_driver,
 	.ask_contexts = ask_contexts,
 	.ask_processes = ask_processes,
+	.ask_group = ask_group,
 	.wait_begin = wait_begin,
 	.wait_pause = wait_pause,
 	.wait_end = wait_end,

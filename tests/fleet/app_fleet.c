@@ -17,6 +17,9 @@
  *	info		prints the size of the device as cudaMemGetInfo reports it
  *	say=TEXT	prints the text, once all before it has been done
  *	await		reads a line from the standard input
+ *	memory		prints "free=BYTES total=BYTES", as the runtime reports them
+ *	try=MIB		prints "got" and keeps a block, or "refused"
+ *	child=S		forks a child that does nothing for that many seconds
  *	fork		goes on in a child, whose end the parent awaits
  *	exec		goes on as a new program in the same process
  *	sleep=S		waits for that many seconds
@@ -81,6 +84,32 @@ static void go_on_in_child(void)
 	exit(WIFEXITED(status) ? WEXITSTATUS(status) : 5);
 }
 
+static void print_memory(void)
+{
+	size_t free_bytes, total_bytes;
+
+	must(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
+	printf("free=%zu total=%zu\n", free_bytes, total_bytes);
+	fflush(stdout);
+}
+
+static void print_total(void)
+{
+	size_t free_bytes, total_bytes;
+
+	must(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
+	printf("%zu MiB in all\n", total_bytes / MIB);
+	fflush(stdout);
+}
+
+static void try(size_t bytes)
+{
+	void *ptr;
+
+	puts(cudaMalloc(&ptr, bytes) ? "refused" : "got");
+	fflush(stdout);
+}
+
 static void wait_for(const char *seconds)
 {
 	double time = strtod(seconds, NULL);
@@ -89,11 +118,21 @@ static void wait_for(const char *seconds)
 	nanosleep(&rest, NULL);
 }
 
+static void start_idle_child(const char *seconds)
+{
+	if (fork() != 0)
+		return;
+	close(0);
+	close(1);
+	close(2);
+	wait_for(seconds);
+	_exit(0);
+}
+
 static void run(const char *word, char **words)
 {
 	const char *value = strchr(word, '=') ? strchr(word, '=') + 1 : "";
 	long number = strtol(value, NULL, 10);
-	size_t free_bytes, total_bytes;
 	char line[64];
 	void *ptr;
 	int count;
@@ -112,15 +151,19 @@ static void run(const char *word, char **words)
 		while (number-- > 0)
 			allocate(4096, false);
 	} else if (!strcmp(word, "info")) {
-		must(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
-		printf("%zu MiB in all\n", total_bytes / MIB);
-		fflush(stdout);
+		print_total();
 	} else if (!strncmp(word, "say=", 4)) {
 		puts(value);
 		fflush(stdout);
 	} else if (!strcmp(word, "await")) {
 		if (!fgets(line, sizeof(line), stdin))
 			exit(0);
+	} else if (!strcmp(word, "memory")) {
+		print_memory();
+	} else if (!strncmp(word, "try=", 4)) {
+		try((size_t)number * MIB);
+	} else if (!strncmp(word, "child=", 6)) {
+		start_idle_child(value);
 	} else if (!strcmp(word, "fork")) {
 		go_on_in_child();
 	} else if (!strcmp(word, "exec")) {

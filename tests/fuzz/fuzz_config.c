@@ -17,6 +17,8 @@
 #include "common/config.h"
 #include "common/ctl_proto.h"
 
+#define GROUP_NAME "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
+
 enum { ENTRIES_MAX = 64 };
 
 struct report_counts {
@@ -86,8 +88,12 @@ static void check_values(const struct gp_config *config)
 	uint64_t reparsed = 0;
 
 	check_limit(&config->pinned_limit);
-	for (int device = -1; device <= GP_LIMIT_DEVICES_MAX; device++)
+	for (int device = -1; device <= GP_LIMIT_DEVICES_MAX; device++) {
 		check_limit(gp_limit_list_find(&config->limit, device));
+		check_limit(gp_limit_list_find(&config->group.limit, device));
+	}
+	FUZZ_CHECK(strspn(config->group.name, GROUP_NAME) == strlen(config->group.name), "the group is '%s'",
+		config->group.name);
 	FUZZ_CHECK(config->reserve_bytes <= INT64_MAX, "the reserve is %s", config->text[GP_OPTION_RESERVE]);
 	gp_size_format(config->reserve_bytes, text);
 	FUZZ_CHECK(!gp_size_parse(text, &reparsed, &error) && reparsed == config->reserve_bytes, "%s is read as %ju",
@@ -116,6 +122,13 @@ static void check_closed(const struct gp_config *config)
 		for (int device = -1; device <= GP_LIMIT_DEVICES_MAX; device++)
 			FUZZ_CHECK(gp_limit_bytes(gp_limit_list_find(&config->limit, device), UINT64_MAX) == 0,
 				"device %d is not limited to 0 bytes after: %s", device, config->limit_error);
+	if (*config->group_error)
+		for (int device = -1; device <= GP_LIMIT_DEVICES_MAX; device++)
+			FUZZ_CHECK(
+				config->group.is_on &&
+					!gp_limit_bytes(gp_limit_list_find(&config->group.limit, device), UINT64_MAX),
+				"the group is not limited to 0 bytes on device %d after: %s", device,
+				config->group_error);
 	if (*config->pinned_limit_error)
 		FUZZ_CHECK(gp_limit_bytes(&config->pinned_limit, UINT64_MAX) == 0,
 			"pinned memory is not limited to 0 bytes after: %s", config->pinned_limit_error);
@@ -206,7 +219,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	environ = environment;
 	r = gp_config_parse(&config, gp_config_environ(), check_report, &counts);
 	FUZZ_CHECK(r == (counts.n_refused + counts.n_closed ? -EINVAL : 0), "gp_config_parse returns %d", r);
-	FUZZ_CHECK((*config.limit_error != 0) + (*config.pinned_limit_error != 0) == (int)counts.n_closed,
+	FUZZ_CHECK((*config.limit_error != 0) + (*config.pinned_limit_error != 0) + (*config.group_error != 0) ==
+			   (int)counts.n_closed,
 		"%u limits were refused, but the configuration does not have as many errors", counts.n_closed);
 	check_values(&config);
 	check_closed(&config);

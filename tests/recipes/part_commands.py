@@ -39,6 +39,36 @@ def limits_hold_for_each_device_or_by_device(root):
     expect("8192 MiB in all" in text, text)
 
 
+def processes_share_a_limit_by_the_name_of_a_group(root):
+    text = run("gpupool-run --limit-group=train:8GiB ./simulation")
+    expect("8192 MiB in all" in text, text)
+
+
+SETTINGS = """GPUPOOL_POOL=vmm
+
+[user alice]
+GPUPOOL_LIMIT=50%
+
+[job 47*]
+GPUPOOL_LIMIT_GROUP=32GiB
+"""
+
+
+def files_of_the_administrator_set_defaults(root):
+    file = pathlib.Path("/etc/gpupool.conf")
+    file.write_text(SETTINGS)
+    child = start("exec gpupool-run ./simulation", SIMULATION_SECONDS="30", SLURM_JOB_ID="4711")
+    try:
+        await_true(lambda: run("gpupool-stat list -q", expected=None).strip().isdigit(), "the program is listed", child)
+        text = run("gpupool-stat config")
+        expect("/etc/gpupool.conf:1" in text and "/etc/gpupool.conf:7" in text, text)
+        expect("/etc/gpupool.conf:4" not in text, text)
+    finally:
+        child.kill()
+        child.wait()
+        file.unlink()
+
+
 def fetch(url):
     try:
         with urllib.request.urlopen(url, timeout=5) as answer:
@@ -76,6 +106,8 @@ STEPS = [
     a_tarball_is_installed_for_all_users,
     the_environment_module_finds_the_commands,
     limits_hold_for_each_device_or_by_device,
+    processes_share_a_limit_by_the_name_of_a_group,
+    files_of_the_administrator_set_defaults,
     the_exporter_serves_metrics_with_each_option,
     metrics_and_checks_are_printed_once,
 ]

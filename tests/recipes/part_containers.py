@@ -96,6 +96,14 @@ def the_library_is_mounted_into_an_image_that_does_not_have_it(root):
                    "/opt/gpupool/bin/gpupool-run --limit=50% python train.py"))
 
 
+def containers_share_a_limit_by_the_name_of_a_group(root):
+    need_containers()
+    text = run("podman run --rm --device nvidia.com/gpu=all -v /run/gpupool:/run/gpupool "
+               "-v /opt/apps/gpupool:/opt/gpupool:ro $IMAGE "
+               "/opt/gpupool/bin/gpupool-run --limit-group=train:8GiB python train.py")
+    expect("8192 MiB in all" in text, text)
+
+
 def a_device_of_CDI_adds_the_library_and_a_limit_to_an_unmodified_command(root):
     need_containers()
     check_half(run("podman run --rm --device nvidia.com/gpu=all --device gpupool.dev/pool=half $IMAGE python train.py"))
@@ -201,6 +209,7 @@ def a_user_without_rights_runs_a_container_with_the_library(root):
 STEPS = [
     containers_run_here,
     the_library_is_mounted_into_an_image_that_does_not_have_it,
+    containers_share_a_limit_by_the_name_of_a_group,
     a_device_of_CDI_adds_the_library_and_a_limit_to_an_unmodified_command,
     a_container_of_root_is_seen_from_the_host_and_from_inside,
     a_container_of_another_user_is_seen_from_the_host,

@@ -85,6 +85,12 @@ def ranks_under_gpupool_run_have_their_share_as_the_device(root):
     expect(sorted(ranks) == list("0123") and sizes == {4096}, f"{ranks} {sizes}")
 
 
+def ranks_of_a_job_share_a_limit(root):
+    need_cluster()
+    ranks, sizes = limits_of(run("srun -n 4 gpupool-run --limit-group=8GiB ./simulation"))
+    expect(sorted(ranks) == list("0123") and sizes == {8192}, f"{ranks} {sizes}")
+
+
 def an_environment_that_is_printed_once_serves_all_commands_of_a_script(root):
     need_cluster()
     (WORK / "job.sh").write_text('#!/bin/bash\neval "$(gpupool-run --limit=25% --print-env)"\nsrun -n 4 ./simulation\n')
@@ -149,6 +155,7 @@ def errors_and_recordings_of_a_job_are_found_after_its_end(root):
 STEPS = [
     a_cluster_starts_with_the_files_of_the_recipe,
     ranks_under_gpupool_run_have_their_share_as_the_device,
+    ranks_of_a_job_share_a_limit,
     an_environment_that_is_printed_once_serves_all_commands_of_a_script,
     a_task_prolog_limits_unmodified_tasks_by_their_shards,
     a_user_opts_out_of_the_task_prolog_or_sets_a_limit,

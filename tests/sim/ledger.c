@@ -15,6 +15,7 @@
 
 static int fd = -1;
 static struct sim_ledger_row *rows;
+static uint64_t *peaks;
 static int own_row = -1;
 
 static bool lock_byte(off_t byte, short type, int command)
@@ -63,6 +64,7 @@ bool sim_ledger_open(void)
 	if (ftruncate(fd, sizeof(struct sim_ledger_file)) == 0) {
 		map = mmap(NULL, sizeof(struct sim_ledger_file), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 		rows = map == MAP_FAILED ? NULL : ((struct sim_ledger_file *)map)->rows;
+		peaks = map == MAP_FAILED ? NULL : ((struct sim_ledger_file *)map)->peaks;
 	}
 	if (rows)
 		take_row();
@@ -104,8 +106,10 @@ bool sim_ledger_record(int ordinal, size_t bytes, size_t capacity)
 	fits = others <= capacity && bytes <= capacity - others;
 	/* A smaller amount than before always fits. */
 	fits |= bytes <= rows[own_row].bytes[ordinal];
-	if (fits)
+	if (fits) {
 		rows[own_row].bytes[ordinal] = bytes;
+		peaks[ordinal] = others + bytes > peaks[ordinal] ? others + bytes : peaks[ordinal];
+	}
 	unlock_rows();
 	return fits;
 }

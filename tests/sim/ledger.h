@@ -13,7 +13,8 @@ struct sim_ledger_file {
 	struct sim_ledger_row {
 		uint64_t bytes[SIM_MAX_DEVICES];
 	} rows[SIM_LEDGER_ROWS];
-	_Atomic uint64_t n_reads; /* by the stand-in for NVML */
+	_Atomic uint64_t n_reads;        /* by the stand-in for NVML */
+	uint64_t peaks[SIM_MAX_DEVICES]; /* the most bytes that all processes have held together */
 };
 
 /* Opens the file, if one is configured. Returns false if that fails. */

@@ -569,6 +569,21 @@ static uint64_t ask_processes(void *arg, uint64_t bytes)
 	return take_from_outside(fake, FAKE_ASK_PROCESSES, &fake->processes_yield);
 }
 
+static uint64_t ask_group(void *arg, uint64_t bytes)
+{
+	struct fake *fake = arg;
+	uint64_t given;
+	unsigned n;
+
+	fake_check_locks(GP_RANK_FENCE);
+	fake_begin(fake, FAKE_ASK_GROUP);
+	n = fake->n_group_asks++;
+	given = n < sizeof(fake->group_yields) / sizeof(*fake->group_yields) ? fake->group_yields[n] : 0;
+	if (fake->group_held)
+		atomic_fetch_sub(fake->group_held, given);
+	return given;
+}
+
 static uint64_t wait_begin(void *arg, uint64_t bytes, struct gp_wait *ret_wait)
 {
 	struct fake *fake = arg;
@@ -646,6 +661,7 @@ static const struct gp_backend_ops ops = {
 	.trim_driver = trim_driver,
 	.ask_contexts = ask_contexts,
 	.ask_processes = ask_processes,
+	.ask_group = ask_group,
 	.wait_begin = wait_begin,
 	.wait_pause = wait_pause,
 	.wait_end = wait_end,

@@ -34,6 +34,7 @@ enum fake_call {
 	FAKE_TRIM,
 	FAKE_ASK_CONTEXTS,
 	FAKE_ASK_PROCESSES,
+	FAKE_ASK_GROUP,
 	FAKE_ASK_SIBLINGS,
 	FAKE_WAIT_PAUSE,
 	FAKE_AVAILABLE,
@@ -74,7 +75,10 @@ struct fake {
 	uint64_t outside;         /* bytes of these that other users of the device hold */
 	uint64_t trim_yields;     /* bytes of `outside` that trim_driver frees, once */
 	uint64_t siblings_yield, contexts_yield, processes_yield; /* bytes of `outside` to free when asked, once */
-	uint64_t wait_ns;                                         /* how long a thread may wait for other processes */
+	_Atomic uint64_t *group_held; /* what the other members of a group hold, of which each request frees */
+	uint64_t group_yields[4];     /* these bytes in turn */
+	unsigned n_group_asks;
+	uint64_t wait_ns;         /* how long a thread may wait for other processes */
 	unsigned wait_pauses;     /* pauses of that wait, the last of which frees wait_yields, or ends the wait if 0 */
 	uint64_t wait_yields;     /* bytes of `outside` */
 	_Atomic bool is_wanted;   /* another process lacks memory */

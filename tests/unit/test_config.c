@@ -131,16 +131,16 @@ static void check_texts(const char *const *environment)
 START_TEST(every_variable_is_parsed_and_its_text_is_kept_as_typed)
 {
 	static const char *environment[] = {"GPUPOOL=yes", "GPUPOOL_POOL=Binned", "GPUPOOL_BACKEND=Managed",
-		"GPUPOOL_LIMIT=0=8GiB,1=50%", "GPUPOOL_VIEW=Own", "GPUPOOL_PINNED=no", "GPUPOOL_PINNED_LIMIT=25%",
-		"GPUPOOL_PINNED_THREADS=5", "GPUPOOL_RESERVE=0", "GPUPOOL_PENDING_COUNT=0", "GPUPOOL_PENDING_RATIO=50%",
-		"GPUPOOL_THREAD_CACHE=1MiB", "GPUPOOL_REUSE=completed", "GPUPOOL_VMM_CACHE=off", "GPUPOOL_SYNC_FREE=1",
-		"GPUPOOL_ASYNC=yes", "GPUPOOL_RUNTIME_LAYER=no", "GPUPOOL_OOM_WAIT=1500", "GPUPOOL_YIELD=off",
-		"GPUPOOL_SLEEP_HOST=64GiB", "GPUPOOL_SLEEP_KEEP=on", "GPUPOOL_LOG=debug",
-		"GPUPOOL_LOG_FILE=/tmp/%p.%h.%r.%j.%u.log", "GPUPOOL_RECORD=/tmp/%%%j/%r.rec",
-		"GPUPOOL_STACKS=12,sample=100", "GPUPOOL_DEBUG=off",
+		"GPUPOOL_LIMIT=0=8GiB,1=50%", "GPUPOOL_LIMIT_GROUP=train.2_a-b:0=4GiB,*=25%", "GPUPOOL_VIEW=Own",
+		"GPUPOOL_PINNED=no", "GPUPOOL_PINNED_LIMIT=25%", "GPUPOOL_PINNED_THREADS=5", "GPUPOOL_RESERVE=0",
+		"GPUPOOL_PENDING_COUNT=0", "GPUPOOL_PENDING_RATIO=50%", "GPUPOOL_THREAD_CACHE=1MiB",
+		"GPUPOOL_REUSE=completed", "GPUPOOL_VMM_CACHE=off", "GPUPOOL_SYNC_FREE=1", "GPUPOOL_ASYNC=yes",
+		"GPUPOOL_RUNTIME_LAYER=no", "GPUPOOL_OOM_WAIT=1500", "GPUPOOL_YIELD=off", "GPUPOOL_SLEEP_HOST=64GiB",
+		"GPUPOOL_SLEEP_KEEP=on", "GPUPOOL_LOG=debug", "GPUPOOL_LOG_FILE=/tmp/%p.%h.%r.%j.%u.log",
+		"GPUPOOL_RECORD=/tmp/%%%j/%r.rec", "GPUPOOL_STACKS=12,sample=100", "GPUPOOL_DEBUG=off",
 		"GPUPOOL_REGIONS=nvtx,thread=io*,lib=libfft.so*:fft", "GPUPOOL_REPORT=exit:/tmp/%p.txt",
 		"GPUPOOL_OOM_FILE=/tmp/%p.oom", "GPUPOOL_SOCKET=off", "GPUPOOL_RUNTIME_DIR=/run/x",
-		"GPUPOOL_OWN_POOLS=off", NULL};
+		"GPUPOOL_CONFIG_DIR=/etc/x", "GPUPOOL_OWN_POOLS=off", NULL};
 	uint64_t bytes;
 
 	ck_assert_uint_eq(LENGTH(environment), GP_OPTION_COUNT + 1);
@@ -154,6 +154,10 @@ START_TEST(every_variable_is_parsed_and_its_text_is_kept_as_typed)
 	ck_assert_uint_eq(bytes, 40 * GIB);
 	gp_config_limit_for(&config.limit, 2, 80 * GIB, &bytes);
 	ck_assert_uint_eq(bytes, UINT64_MAX);
+	ck_assert(config.group.is_on);
+	ck_assert_str_eq(config.group.name, "train.2_a-b");
+	ck_assert_uint_eq(gp_limit_bytes(gp_limit_list_find(&config.group.limit, 0), 80 * GIB), 4 * GIB);
+	ck_assert_uint_eq(gp_limit_bytes(gp_limit_list_find(&config.group.limit, 1), 80 * GIB), 20 * GIB);
 	ck_assert_int_eq(config.view, GP_CONFIG_VIEW_OWN);
 	ck_assert(!config.is_pinned_pooled);
 	ck_assert_uint_eq(gp_limit_bytes(&config.pinned_limit, 64 * GIB), 16 * GIB);
@@ -163,30 +167,66 @@ START_TEST(every_variable_is_parsed_and_its_text_is_kept_as_typed)
 	ck_assert_uint_eq(config.thread_cache_bytes, 1 << 20);
 	ck_assert_int_eq(config.reuse, GP_CONFIG_REUSE_COMPLETED);
 	ck_assert(!config.is_vmm_cached);
-	ck_assert(config.is_free_synchronous && config.is_async_pooled && config.is_sleep_memory_kept);
-	ck_assert(!config.is_runtime_served);
-	ck_assert_int_eq(config.yield, GP_CONFIG_YIELD_OFF);
-	ck_assert(!config.has_socket);
+	ck_assert(config.is_free_synchronous && config.is_async_pooled && config.is_sleep_memory_kept &&
+		  !config.is_runtime_served);
+	ck_assert(config.yield == GP_CONFIG_YIELD_OFF && !config.has_socket);
 	ck_assert_uint_eq(config.oom_wait_ms, 1500);
 	ck_assert(config.log_level == GP_LOG_DEBUG && config.pinned_threads == 5);
 	ck_assert_uint_eq(config.sleep_host_bytes, UINT64_C(64) << 30);
 	ck_assert_str_eq(config.log_file, "/tmp/%p.%h.%r.%j.%u.log");
 	ck_assert_str_eq(config.record_file, "/tmp/%%%j/%r.rec");
-	ck_assert_uint_eq(config.stacks.depth, 12);
-	ck_assert_uint_eq(config.stacks.sample, 100);
-	ck_assert_uint_eq(config.regions.n, 3);
+	ck_assert(config.stacks.depth == 12 && config.stacks.sample == 100 && config.regions.n == 3);
 	ck_assert_int_eq(config.regions.rules[0].way, GP_REGION_BY_NVTX);
 	ck_assert_str_eq(config.regions.rules[0].pattern, "*");
 	ck_assert_int_eq(config.regions.rules[1].way, GP_REGION_BY_THREAD);
-	ck_assert_str_eq(config.regions.rules[1].pattern, "io*");
-	ck_assert_str_eq(config.regions.rules[1].name, "");
+	ck_assert(!strcmp(config.regions.rules[1].pattern, "io*") && !*config.regions.rules[1].name);
 	ck_assert_int_eq(config.regions.rules[2].way, GP_REGION_BY_LIBRARY);
 	ck_assert_str_eq(config.regions.rules[2].pattern, "libfft.so*");
 	ck_assert_str_eq(config.regions.rules[2].name, "fft");
 	ck_assert_str_eq(config.report, "exit:/tmp/%p.txt");
-	ck_assert_str_eq(config.runtime_dir, "/run/x");
+	ck_assert(!strcmp(config.runtime_dir, "/run/x") && !strcmp(config.config_dir, "/etc/x"));
 	ck_assert_int_eq(config.own_pools, GP_CONFIG_OWN_POOLS_OFF);
 	check_texts(environment);
+}
+END_TEST
+
+static const struct {
+	const char *text, *name;
+	uint64_t bytes;
+} groups[] = {{"8GiB", "", 8 * GIB}, {"*=8GiB", "", 8 * GIB}, {"a:8GiB", "a", 8 * GIB}, {"50%", "", 40 * GIB},
+	{"47111.server:10%", "47111.server", 8 * GIB}};
+
+START_TEST(a_group_has_a_limit_and_optionally_a_name)
+{
+	char entry[64];
+
+	snprintf(entry, sizeof(entry), "GPUPOOL_LIMIT_GROUP=%s", groups[_i].text);
+	ck_assert_int_eq(parse_one(entry), 0);
+	ck_assert(config.group.is_on);
+	ck_assert_str_eq(config.group.name, groups[_i].name);
+	ck_assert_uint_eq(gp_limit_bytes(gp_limit_list_find(&config.group.limit, 3), 80 * GIB), groups[_i].bytes);
+	ck_assert_int_eq(parse_one("GPUPOOL_LIMIT_GROUP=None"), 0);
+	ck_assert(!config.group.is_on);
+}
+END_TEST
+
+static const struct {
+	const char *text;
+	size_t offset;
+} bad_groups[] = {{":8GiB", 0}, {"a/b:8GiB", 1}, {"a b:8GiB", 1}, {"a:b:8GiB", 2}, {"a:", 2}, {"a:8GiBx", 6},
+	{"8GiBx", 4}, {"a:0", 2}, {"123456789012345678901234567890123456789012345678:8GiB", 47}};
+
+START_TEST(a_bad_group_is_a_limit_of_zero)
+{
+	char entry[128];
+
+	snprintf(entry, sizeof(entry), "GPUPOOL_LIMIT_GROUP=%s", bad_groups[_i].text);
+	ck_assert_int_eq(parse_one(entry), -EINVAL);
+	ck_assert(notes.n == 1 && notes.problem[0] == GP_CONFIG_FAILS_CLOSED);
+	ck_assert_msg(notes.offset[0] == bad_groups[_i].offset, "%s", notes.line[0]);
+	ck_assert_str_eq(config.group_error, notes.line[0]);
+	ck_assert(config.group.is_on);
+	ck_assert_uint_eq(gp_limit_bytes(gp_limit_list_find(&config.group.limit, 5), 80 * GIB), 0);
 }
 END_TEST
 
@@ -701,6 +741,8 @@ int main(void)
 	tcase_add_test(tc, an_environment_without_gpupool_variables_gives_the_defaults);
 	tcase_add_test(tc, every_default_is_a_valid_value);
 	tcase_add_test(tc, every_variable_is_parsed_and_its_text_is_kept_as_typed);
+	ADD_ROWS(tc, groups, a_group_has_a_limit_and_optionally_a_name);
+	ADD_ROWS(tc, bad_groups, a_bad_group_is_a_limit_of_zero);
 	ADD_ROWS(tc, switches, a_switch_accepts_eight_words_for_on_and_off);
 	tcase_add_test(tc, words_are_accepted_in_any_case_for_stacks_and_reports);
 	tcase_add_loop_test(tc, a_region_pattern_matches_as_in_a_shell, 0, (int)LENGTH(patterns));

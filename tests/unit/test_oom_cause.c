@@ -98,6 +98,44 @@ START_TEST(the_cause_of_an_out_of_memory_follows_from_its_figures)
 }
 END_TEST
 
+static const struct {
+	const char *name, *problem;
+	uint64_t asked, limit, device_free, charged, group_limit, group_sum;
+	enum gp_oom_cause cause;
+	uint64_t missing;
+} group_rows[] = {
+	{"a full group", NULL, 10, UNKNOWN, 900, 100, 500, 500, GP_OOM_GROUP, 10},
+	{"a group with too little left", NULL, 30, UNKNOWN, 900, 100, 500, 480, GP_OOM_GROUP, 10},
+	{"more than the limit of the group", NULL, 600, UNKNOWN, 900, 0, 500, 0, GP_OOM_GROUP, 100},
+	{"a group that cannot be joined", "its file cannot be used", 10, UNKNOWN, 900, 0, 500, 0, GP_OOM_GROUP, 10},
+	{"a limit that is nearer than that of the group", NULL, 30, 110, 900, 100, 500, 480, GP_OOM_LIMITED, 20},
+	{"a device that is nearer than the limit of the group", NULL, 30, UNKNOWN, 5, 100, 500, 480, GP_OOM_OTHERS, 25},
+};
+
+START_TEST(the_cause_is_the_group_if_its_limit_is_the_nearest)
+{
+	struct gp_oom oom = {
+		.kind = GP_KIND_SPLIT,
+		.bytes = mib(group_rows[_i].asked),
+		.limit_bytes = mib(group_rows[_i].limit),
+		.device_total_bytes = mib(1000),
+		.device_free_bytes = mib(group_rows[_i].device_free),
+		.charged_bytes = mib(group_rows[_i].charged),
+		.least_bytes = mib(group_rows[_i].charged),
+		.stats = {.used_bytes = mib(group_rows[_i].charged)},
+		.group = {.is_on = true,
+			.problem = group_rows[_i].problem,
+			.view = {.limit_bytes = mib(group_rows[_i].group_limit),
+				.reserved_bytes = mib(group_rows[_i].group_sum)}},
+	};
+
+	gp_oom_explain(&oom);
+	ck_assert_msg(oom.cause == group_rows[_i].cause, "%s: got cause %d", group_rows[_i].name, (int)oom.cause);
+	ck_assert_msg(oom.missing_bytes == mib(group_rows[_i].missing), "%s: got %lu MiB missing", group_rows[_i].name,
+		(unsigned long)(oom.missing_bytes / GP_MIB));
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("oom_cause");
@@ -105,5 +143,6 @@ int main(void)
 
 	suite_add_tcase(suite, tc);
 	tcase_add_loop_test(tc, the_cause_of_an_out_of_memory_follows_from_its_figures, 0, (int)LENGTH(rows));
+	tcase_add_loop_test(tc, the_cause_is_the_group_if_its_limit_is_the_nearest, 0, (int)LENGTH(group_rows));
 	return suite_run(suite);
 }

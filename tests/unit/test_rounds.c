@@ -8,7 +8,9 @@
 #include <pthread.h>
 #include <sched.h>
 
+#include "pool/tuning.h"
 #include "pool/pool.h"
+#include "pool/tuning.h"
 #include "pool_fixture.h"
 #include "tests/suite.h"
 
@@ -121,6 +123,105 @@ START_TEST(other_processes_are_not_asked_if_a_limit_refuses_the_request)
 	ck_assert_int_eq(fixture_try(50 * GP_MIB, &unused), -ENOMEM);
 	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_ASK_CONTEXTS), 1);
 	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_ASK_PROCESSES), 0);
+}
+END_TEST
+
+/* A group of which other members hold `others`. */
+struct fake_group {
+	struct gp_budget_group hook;
+	_Atomic uint64_t own, others;
+	uint64_t limit;
+};
+
+static bool charge_group(struct gp_budget_group *hook, uint64_t bytes)
+{
+	struct fake_group *group = (struct fake_group *)hook;
+
+	if (atomic_load(&group->own) + atomic_load(&group->others) + bytes > group->limit)
+		return false;
+	atomic_fetch_add(&group->own, bytes);
+	return true;
+}
+
+static void uncharge_group(struct gp_budget_group *hook, uint64_t bytes)
+{
+	atomic_fetch_sub(&((struct fake_group *)hook)->own, bytes);
+}
+
+static uint64_t left_in_group(struct gp_budget_group *hook)
+{
+	const struct fake_group *group = (struct fake_group *)hook;
+
+	return group->limit - atomic_load(&group->own) - atomic_load(&group->others);
+}
+
+static struct fake_group make_group(uint64_t limit, uint64_t others)
+{
+	return (struct fake_group){
+		.hook = {charge_group, uncharge_group, left_in_group}, .limit = limit, .others = others};
+}
+
+START_TEST(members_of_a_group_are_asked_again_while_they_give_too_little)
+{
+	static struct fake_group group;
+
+	group = make_group(100 * GP_MIB, 90 * GP_MIB);
+	px.budget.group = &group.hook;
+	px.fake.group_held = &group.others;
+	px.fake.group_yields[0] = 10 * GP_MIB;
+	px.fake.group_yields[2] = 40 * GP_MIB;
+	fixture_alloc(50 * GP_MIB);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_ASK_GROUP), 3);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_ASK_PROCESSES), 0);
+	ck_assert_uint_eq(yield_of(GP_ROUND_processes), 50 * GP_MIB);
+	ck_assert_uint_eq(atomic_load(&group.own), 50 * GP_MIB);
+}
+END_TEST
+
+START_TEST(a_request_fails_once_the_members_of_its_group_give_nothing_any_more)
+{
+	static struct fake_group group;
+	uint64_t unused;
+
+	group = make_group(100 * GP_MIB, 90 * GP_MIB);
+	px.budget.group = &group.hook;
+	px.fake.group_held = &group.others;
+	px.fake.group_yields[0] = 10 * GP_MIB;
+	ck_assert_int_eq(fixture_try(50 * GP_MIB, &unused), -ENOMEM);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_ASK_GROUP), 1 + GP_GROUP_ASKS_IDLE);
+	ck_assert_uint_eq(atomic_load(&group.own), 0);
+	ck_assert_uint_eq(atomic_load(&px.budget.charged_bytes), 0);
+}
+END_TEST
+
+START_TEST(a_group_is_not_asked_if_the_limit_of_the_process_refuses_the_request)
+{
+	static struct fake_group group;
+	uint64_t unused;
+
+	group = make_group(100 * GP_MIB, 90 * GP_MIB);
+	gp_budget_init(&px.budget, 40 * GP_MIB);
+	px.budget.group = &group.hook;
+	ck_assert_int_eq(fixture_try(50 * GP_MIB, &unused), -ENOMEM);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_ASK_GROUP), 0);
+}
+END_TEST
+
+/* The kind that cuts segments takes the granules that the driver takes anyway, so that the sum is the driver's. */
+START_TEST(a_segment_in_a_group_consists_of_whole_granules_even_when_the_group_is_short)
+{
+	static struct fake_group group;
+	uint64_t unused;
+
+	fixture_teardown();
+	fixture_setup(GP_KIND_SPLIT);
+	group = make_group(100 * GP_MIB, 92 * GP_MIB);
+	px.budget.group = &group.hook;
+	fixture_alloc(7 * GP_MIB);
+	ck_assert_uint_eq(atomic_load(&group.own), 8 * GP_MIB);
+	group = make_group(100 * GP_MIB, 93 * GP_MIB - 8 * GP_MIB);
+	atomic_store(&group.own, 8 * GP_MIB);
+	ck_assert_int_eq(fixture_try(7 * GP_MIB, &unused), -ENOMEM);
 }
 END_TEST
 
@@ -741,6 +842,10 @@ int main(void)
 	tcase_add_test(tc, the_drivers_own_cache_is_trimmed_when_memory_runs_out);
 	tcase_add_test(tc, other_contexts_are_asked_before_other_processes);
 	tcase_add_test(tc, other_processes_are_not_asked_if_a_limit_refuses_the_request);
+	tcase_add_test(tc, members_of_a_group_are_asked_again_while_they_give_too_little);
+	tcase_add_test(tc, a_request_fails_once_the_members_of_its_group_give_nothing_any_more);
+	tcase_add_test(tc, a_group_is_not_asked_if_the_limit_of_the_process_refuses_the_request);
+	tcase_add_test(tc, a_segment_in_a_group_consists_of_whole_granules_even_when_the_group_is_short);
 	tcase_add_test(tc, an_allocation_waits_for_pending_memory_rather_than_failing);
 	tcase_add_test(tc, pending_blocks_that_merge_into_a_fit_are_reused_without_the_driver);
 	tcase_add_test(tc, an_allocation_waits_for_an_unfenced_block_for_a_bounded_time);

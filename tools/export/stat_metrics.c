@@ -79,6 +79,12 @@ static const struct metric region_metrics[] = {
 		"Memory freed in a region that the GPU may not be done with."},
 };
 
+/* Metrics of a group that shares a limit (GPUPOOL_LIMIT_GROUP): once for each device, whatever its members say. */
+static const struct metric group_metrics[] = {
+	{"limit_bytes", "group_limit", GAUGE, "bytes", "Limit on the memory of a group of processes on a device."},
+	{"reserved_bytes", "group_reserved", GAUGE, "bytes", "Memory that the processes of a group hold on a device."},
+};
+
 static const struct metric processes_metric = {
 	NULL, "processes", GAUGE, "", "Processes with a control socket, whether they answer or not."};
 static const struct metric incomplete_metric = {NULL, "incomplete", GAUGE, "",
@@ -654,6 +660,52 @@ static void write_devices(const struct writer *w)
 	}
 }
 
+static void write_group_of(
+	const struct writer *w, const struct metric *m, const struct shown_process *shown, struct seen_devices *seen)
+{
+	const json_t *device;
+	char labels[LABELS_MAX], uuid[LABEL_MAX], name[LABEL_MAX], user[LABEL_MAX], text[64];
+	uint64_t n = 0, index, value;
+	size_t i;
+
+	json_array_foreach(json_object_get(shown->answer, "devices"), i, device) {
+		const json_t *group = json_object_get(device, "group");
+
+		if (!stat_reply_new_device(device, &n, &index) || !json_is_object(group) ||
+			!stat_reply_u64(group, m->member, &value))
+			continue;
+		stat_explain_user(text, shown->process->uid);
+		escape(user, text);
+		snprintf(text, sizeof(text), "%.47s", stat_reply_text(group, "name"));
+		escape(name, text);
+		snprintf(labels, sizeof(labels), "{group=\"%.94s\",user=\"%.94s\"%.96s}", name, user,
+			write_uuid(uuid, device));
+		if (strlen(labels) < LABEL_MAX && is_new_device(seen, labels))
+			write_sample(w, m, labels, value);
+	}
+}
+
+/* Writes the groups. Without any, there are no families of them. */
+static void write_groups(const struct writer *w)
+{
+	bool is_any = false;
+	const json_t *device;
+	size_t i;
+
+	for (size_t at = 0; at < w->n_processes; at++)
+		json_array_foreach(json_object_get(w->processes[at].answer, "devices"), i, device)
+			is_any |= json_is_object(json_object_get(device, "group"));
+	for (size_t m = 0; is_any && m < LENGTH(group_metrics); m++) {
+		struct seen_devices *seen = stat_alloc(calloc(1, sizeof(*seen)));
+
+		begin_family(w, &group_metrics[m]);
+		for (size_t at = 0; at < w->n_processes; at++)
+			if (!w->processes[at].is_cut)
+				write_group_of(w, &group_metrics[m], &w->processes[at], seen);
+		free(seen);
+	}
+}
+
 static void write_basic(const struct writer *w)
 {
 	for (size_t i = 0; i < LENGTH(metrics); i++) {
@@ -705,6 +757,7 @@ void stat_metrics_write(
 	write_infos(&w);
 	write_starts(&w);
 	write_devices(&w);
+	write_groups(&w);
 	if (form.is_all)
 		write_all(&w);
 	else

@@ -32,14 +32,14 @@ static void check_settings(struct doctor *doctor, struct gp_config *config)
 	unsigned n = 0;
 
 	doctor_listen(doctor, "settings");
-	(void)gp_config_parse(config, environ, report_variable, NULL);
+	(void)gp_config_load(config, environ, report_variable, NULL);
 	if (!config->is_enabled)
 		run_error("unset GPUPOOL, or set it to on.", "gpupool is switched off by GPUPOOL.");
 	if (config->own_pools == GP_CONFIG_OWN_POOLS_OFF)
 		(void)run_pools_off();
 	(void)run_record_check(config);
 	for (int i = 0; i < GP_OPTION_COUNT; i++)
-		n += config->source[i] == GP_CONFIG_ENVIRONMENT;
+		n += config->source[i] == GP_CONFIG_ENVIRONMENT || config->source[i] == GP_CONFIG_FILE;
 	if (doctor_heard_nothing(doctor))
 		doctor_good(doctor, "settings", "%u of %d are set, and can be read", n, GP_OPTION_COUNT);
 }

@@ -43,6 +43,33 @@ static void print_bytes(const json_t *oom, const char *title, const char *const 
 	putchar('\n');
 }
 
+/* Prints the group of the process, and what its members held. */
+static void print_group(const json_t *group)
+{
+	const json_t *members = json_object_get(group, "members"), *member;
+	char name[64], command[160], held[STAT_TEXT_MAX], limit[STAT_TEXT_MAX];
+	size_t i;
+
+	if (!json_is_object(group))
+		return;
+	stat_clean(name, sizeof(name), stat_reply_text(group, "name"));
+	if (json_is_string(json_object_get(group, "problem"))) {
+		stat_clean(command, sizeof(command), stat_reply_text(group, "problem"));
+		printf("%-8s cannot join '%s': %s\n", "group", name, command);
+		return;
+	}
+	stat_bytes(held, stat_reply_u64_or_0(group, "reserved_bytes"));
+	stat_bytes(limit, stat_reply_u64_or_0(group, "limit_bytes"));
+	printf("%-8s '%s' holds %s of %s in %" PRIu64 " processes\n", "group", name, held, limit,
+		stat_reply_u64_or_0(group, "n_members"));
+	json_array_foreach(members, i, member) {
+		stat_clean(command, sizeof(command), stat_reply_text(member, "command"));
+		stat_bytes(held, stat_reply_u64_or_0(member, "bytes"));
+		printf("%-8s process %" PRIu64 " (%s) holds %s\n", "", stat_reply_u64_or_0(member, "pid"), command,
+			held);
+	}
+}
+
 static void print_numbers(const json_t *oom)
 {
 	static const char *const process[][2] = {{"used", "used_bytes"}, {"cached", "cached_bytes"},
@@ -53,6 +80,7 @@ static void print_numbers(const json_t *oom)
 
 	print_bytes(oom, "process", process, sizeof(process) / sizeof(*process));
 	print_bytes(oom, "device", device, sizeof(device) / sizeof(*device));
+	print_group(json_object_get(oom, "group"));
 }
 
 /* Prints how much the program holds of what it may use, and the pool type that would have served the request. */

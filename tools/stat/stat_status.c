@@ -127,6 +127,25 @@ static void print_total(const json_t *counters)
 	print_line("peak", bytes(counters, "peak_total_bytes", a), "%s used", bytes(counters, "peak_used_bytes", b));
 }
 
+static void print_group(const json_t *device)
+{
+	const json_t *group = json_object_get(device, "group");
+	uint64_t members = stat_reply_u64_or_0(group, "n_members");
+	char reserved[STAT_TEXT_MAX], limit[STAT_TEXT_MAX], name[64], problem[160];
+
+	if (!json_is_object(group))
+		return;
+	stat_clean(name, sizeof(name), stat_reply_text(group, "name"));
+	stat_clean(problem, sizeof(problem), stat_reply_text(group, "problem"));
+	bytes(group, "limit_bytes", limit);
+	bytes(group, "reserved_bytes", reserved);
+	if (json_is_string(json_object_get(group, "problem")))
+		print_line("group", "-", "cannot join %s '%s': %s", stat_reply_text(group, "kind"), name, problem);
+	else
+		print_line("group", reserved, "of %s, held by %" PRIu64 " process%s of %s '%s'", limit, members,
+			members == 1 ? "" : "es", stat_reply_text(group, "kind"), name);
+}
+
 static void print_calls(const json_t *counters)
 {
 	uint64_t hits = stat_reply_u64_or_0(counters, "hits");
@@ -280,6 +299,7 @@ static void print_device(const json_t *device, const struct stat_process *proces
 	print_pool(device);
 	print_outside(device);
 	print_total(device);
+	print_group(device);
 	print_counters(device, stat_rate_device_before(process->before, device),
 		stat_rate_elapsed_ns(process->reply, process->before));
 	print_yields(device);
