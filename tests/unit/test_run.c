@@ -7,6 +7,7 @@
  */
 
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -679,6 +680,7 @@ int main(int argc, char **argv)
 
 	if (argc == 2 && !strcmp(argv[1], "--count-signals"))
 		return run_count_signals();
+	signal(SIGHUP, SIG_DFL); /* commands inherit it, and nohup(1) ignores it */
 	suite = suite_create("run");
 	tc = tcase_create("run");
 	if (argc != 2 && argc != 4) {
