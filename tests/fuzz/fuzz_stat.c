@@ -57,7 +57,7 @@ static enum stat_exit run(const struct stat_command *command, const struct stat_
 
 static bool is_change(const struct stat_command *command, const struct stat_options *options)
 {
-	return !strcmp(command->name, "reclaim") || options->n_words;
+	return (command->once && !strcmp(command->once, STAT_CHANGE_IS_ONCE)) || options->n_words;
 }
 
 /* Adds fixed words after a verb. They are not fuzzed: gpupool-stat parses them before it connects. */
@@ -88,8 +88,11 @@ static void check_result(const struct stat_command *command, const struct stat_o
 	const char *line = sockets_line(&length);
 	json_t *reply;
 
-	/* The other commands only connect, connect first, have their own exit codes or forms, or read a file. */
-	if (!line || options->is_quiet || command->has_no_json || command->takes & STAT_TAKES_LEVELS ||
+	/*
+	 * The other commands only connect, connect first, have their own exit codes or forms, read a file, or show only
+	 * the processes of a job.
+	 */
+	if (!line || options->is_quiet || options->job || command->has_no_json || command->takes & STAT_TAKES_LEVELS ||
 		!strcmp(command->name, "replay") || (is_change(command, options) && !options->n_pids))
 		return;
 	reply = stat_reply_parse(line, length, schema, STAT_VALUES_MAX, &expected, error);
