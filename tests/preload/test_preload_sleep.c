@@ -48,7 +48,7 @@ static void sleep_by_command(const char *name)
 		ck_assert_int_eq(play_run_stat("sleep", stat_text, sizeof(stat_text)), 0);
 		ck_assert_str_eq(stat_text, "the process was asleep already\n");
 		ck_assert_int_eq(play_run_stat("status", stat_text, sizeof(stat_text)), 0);
-		ck_assert_msg(strstr(stat_text, "28.0 MiB of the total are in the driver"), "%s", stat_text);
+		ck_assert_msg(strstr(stat_text, "28.0 MiB of the total are given to the driver"), "%s", stat_text);
 		answer = play_ask("status");
 		ck_assert_ptr_nonnull(strstr(answer, "\"state\":\"asleep\""));
 		ck_assert_uint_eq(play_number(answer, "asleep_bytes"), POOLED);

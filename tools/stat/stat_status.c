@@ -379,8 +379,9 @@ static void print_sleep(const json_t *sleep)
 	stat_age(age, stat_reply_u64_or_0(sleep, "asleep_ns"));
 	stat_clean(clean, sizeof(clean), state);
 	if (strcmp(state, "asleep") == 0)
-		printf("asleep for %s: %s of the total are in the driver, their content takes %s of host memory\n", age,
-			bytes_text, host);
+		printf("asleep for %s: %s of the total are given to the driver; their contents take %s of host "
+		       "memory\n",
+			age, bytes_text, host);
 	else
 		printf("%s\n", clean);
 }
