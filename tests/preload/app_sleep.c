@@ -387,6 +387,7 @@ static void threads(void)
 	n_steps = steps ? (unsigned)atoi(steps) : 64;
 	(void)pthread_barrier_init(&barrier, NULL, N_THREADS);
 	app_start();
+	APP_MUST(cuMemFree_v2(app_alloc(512))); /* a process without pooled memory cannot sleep */
 	for (uintptr_t i = 0; i < N_THREADS; i++)
 		(void)pthread_create(&workers[i], NULL, work, (void *)i);
 	for (uintptr_t i = 0; i < 2; i++)
