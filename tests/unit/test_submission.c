@@ -285,7 +285,7 @@ static void *record_at_gate(void *unused)
 	return NULL;
 }
 
-/* Before it opens the gate, the closing thread takes its flag back. */
+/* Before it opens the gate, the closing thread takes its flag back. The gate must hold some submissions up. */
 START_TEST(no_submission_passes_a_gate_that_was_found_quiet)
 {
 	pthread_t threads[N_WORKERS + 1];
@@ -294,7 +294,7 @@ START_TEST(no_submission_passes_a_gate_that_was_found_quiet)
 	for (unsigned i = 0; i <= N_WORKERS; i++)
 		ck_assert_int_eq(
 			pthread_create(&threads[i], NULL, i < N_WORKERS ? submit_at_gate : record_at_gate, NULL), 0);
-	for (unsigned i = 0; i < 100; i++) {
+	for (unsigned i = 0; i < 100 || !atomic_load(&n_held); i++) {
 		gp_submission_close(&shared);
 		for (unsigned k = 0; !gp_submission_is_quiet(&shared); k++)
 			gp_yield(k);
@@ -308,7 +308,6 @@ START_TEST(no_submission_passes_a_gate_that_was_found_quiet)
 	for (unsigned i = 0; i <= N_WORKERS; i++)
 		ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
 	ck_assert_uint_eq(atomic_load(&n_passed), 0);
-	ck_assert_uint_gt(atomic_load(&n_held), 0);
 }
 END_TEST
 
