@@ -122,6 +122,20 @@ static void replay(CUgraphExec exec, uint32_t value)
 	}
 }
 
+/* Ends the capture, replays its graph with the value 42, and ends the program. */
+static void finish_capture(void)
+{
+	CUgraph graph = end();
+	CUgraphExec exec = instantiate(graph);
+
+	APP_MUST(cuGraphDestroy(graph));
+	app_pause("graph");
+	replay(exec, 42);
+	APP_MUST(cuGraphExecDestroy(exec));
+	app_pause("end");
+	app_report_driver();
+}
+
 /* A graph whose memory was freed: first in its capture, and what is left after it. */
 static void replayed(int mode)
 {
@@ -339,21 +353,12 @@ static void run_thread(void *(*fn)(void *), void *arg)
 static void second_thread(void)
 {
 	struct shared shared;
-	CUgraphExec exec;
-	CUgraph graph;
 
 	start();
 	shared = (struct shared){app_alloc(bytes), out, stream};
 	begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
 	run_thread(capture_in_thread, &shared);
-	graph = end();
-	exec = instantiate(graph);
-	APP_MUST(cuGraphDestroy(graph));
-	app_pause("graph");
-	replay(exec, 42);
-	APP_MUST(cuGraphExecDestroy(exec));
-	app_pause("end");
-	app_report_driver();
+	finish_capture();
 }
 
 /* Another thread works on memory and a stream of its own during the capture. */
@@ -419,8 +424,6 @@ static void *free_in_thread(void *old)
 static void freed_by_another_thread(void)
 {
 	CUdeviceptr old;
-	CUgraphExec exec;
-	CUgraph graph;
 
 	start();
 	old = app_alloc(bytes);
@@ -428,14 +431,7 @@ static void freed_by_another_thread(void)
 	app_fill(stream, old, touched, 42);
 	APP_MUST(cuMemcpyDtoDAsync_v2(out, old, touched, stream));
 	run_thread(free_in_thread, &old);
-	graph = end();
-	exec = instantiate(graph);
-	APP_MUST(cuGraphDestroy(graph));
-	app_pause("graph");
-	replay(exec, 42);
-	APP_MUST(cuGraphExecDestroy(exec));
-	app_pause("end");
-	app_report_driver();
+	finish_capture();
 }
 
 /* Allocates before it takes part in the capture, and keeps the memory. */
