@@ -219,7 +219,7 @@ static void press_context(void *arg, struct gp_context *context)
 }
 
 /*
- * The other process lacks memory even so. Memory that is freed in the next moment goes back to the driver at once:
+ * The other process waits for memory even so. Memory that is freed in the next moment goes back to the driver at once:
  * otherwise the process would have to ask again after each free.
  */
 static void let_nothing_stay_cached(struct gp_device *device)
@@ -243,7 +243,7 @@ static uint64_t give_to_process(struct gp_device *device, uint64_t want, bool is
 	gp_context_each(trim_context, &search);
 	atomic_fetch_add(&device->n_yields, search.given != 0);
 	atomic_fetch_add(&device->yielded_bytes, search.given);
-	if (is_waiting || search.given < want)
+	if (is_waiting)
 		let_nothing_stay_cached(device);
 	return search.given;
 }

@@ -54,8 +54,8 @@ void gp_reclaim_note_wait(enum gp_processes_wait wait);
 const struct gp_processes *gp_reclaim_last_answers(void);
 
 /*
- * Nanoseconds for which a process caches nothing of a device after another process has asked for more of its memory
- * than it could give.
+ * Nanoseconds for which a process caches nothing of a device after a process that waits has asked for its memory. A
+ * request without a wait has no such effect: the members of a full group make them all the time.
  */
 #define GP_WANTED_NS UINT64_C(500000000)
 
