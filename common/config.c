@@ -98,39 +98,21 @@ static int parse_word(const char *words, const char *text, unsigned *ret, struct
 	return 0;
 }
 
-static int parse_wait(const char *text, uint64_t *ret, struct gp_text_error *error)
+/* Parses "auto", which is stored as auto_value, or a whole number up to max. */
+static int parse_auto_or_number(const char *text, uint64_t auto_value, uint64_t max, const char *next, uint64_t *ret,
+	struct gp_text_error *error)
 {
-	static const char next[] = "use auto, or a whole number of milliseconds";
 	uint64_t value;
 
 	if (word_find("auto", text) == 0) {
-		*ret = GP_CONFIG_OOM_WAIT_AUTO;
+		*ret = auto_value;
 		return 0;
 	}
 	if (gp_count_parse(text, &value, error) < 0) {
 		error->next = next;
 		return -EINVAL;
 	}
-	if (value > UINT32_MAX)
-		return refuse(error, 0, "is too large", next);
-	*ret = value;
-	return 0;
-}
-
-static int parse_threads(const char *text, uint64_t *ret, struct gp_text_error *error)
-{
-	static const char next[] = "use auto, or a number from 0 to 64";
-	uint64_t value;
-
-	if (word_find("auto", text) == 0) {
-		*ret = GP_CONFIG_THREADS_AUTO;
-		return 0;
-	}
-	if (gp_count_parse(text, &value, error) < 0) {
-		error->next = next;
-		return -EINVAL;
-	}
-	if (value > GP_CONFIG_THREADS_MAX)
+	if (value > max)
 		return refuse(error, 0, "is too large", next);
 	*ret = value;
 	return 0;
@@ -229,9 +211,11 @@ static int parse_value(
 	case GP_CONFIG_RATIO:
 		return gp_ratio_parse(text, field, error);
 	case GP_CONFIG_WAIT:
-		return parse_wait(text, field, error);
+		return parse_auto_or_number(text, GP_CONFIG_OOM_WAIT_AUTO, UINT32_MAX,
+			"use auto, or a whole number of milliseconds", field, error);
 	case GP_CONFIG_THREADS:
-		return parse_threads(text, field, error);
+		return parse_auto_or_number(text, GP_CONFIG_THREADS_AUTO, GP_CONFIG_THREADS_MAX,
+			"use auto, or a number from 0 to 64", field, error);
 	case GP_CONFIG_YIELD:
 		return parse_yield(text, field, error);
 	case GP_CONFIG_PATH:
