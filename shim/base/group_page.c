@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,6 +51,28 @@ void gp_group_file_format(char name[static GP_GROUP_FILE_MAX], const char *kind,
 		if (!strchr(NAME_CHARACTERS, name[i]))
 			name[i] = '_';
 	strcpy(name + length, GP_GROUP_SUFFIX);
+}
+
+/*
+ * The system calls of a charge happen in the middle of an allocation, while the thread holds a lock. They must neither
+ * be cancelled nor change errno.
+ */
+struct quiet {
+	int cancel_state, saved_errno;
+};
+
+static struct quiet begin_quiet(void)
+{
+	struct quiet quiet = {.saved_errno = errno};
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &quiet.cancel_state);
+	return quiet;
+}
+
+static void end_quiet(const struct quiet *quiet)
+{
+	pthread_setcancelstate(quiet->cancel_state, NULL);
+	errno = quiet->saved_errno;
 }
 
 static int lock_byte(int fd, unsigned byte, short type, int command, short *ret_type)
@@ -292,8 +315,7 @@ static bool ensure_open(struct gp_group *group)
 	return true;
 }
 
-/* Frees the slots of ended members. Returns true if there were any. */
-static bool reap(struct gp_group *group)
+static bool reap_if_any(struct gp_group *group)
 {
 	bool is_any = false;
 
@@ -305,6 +327,16 @@ static bool reap(struct gp_group *group)
 		return false;
 	is_any = reap_locked(group);
 	unlock_file(group->fd);
+	return is_any;
+}
+
+/* Frees the slots of ended members. Returns true if there were any. */
+static bool reap(struct gp_group *group)
+{
+	struct quiet quiet = begin_quiet();
+	bool is_any = reap_if_any(group);
+
+	end_quiet(&quiet);
 	return is_any;
 }
 
@@ -412,15 +444,13 @@ static int take_slot_locked(struct gp_group *group)
 	struct gp_group_page *page = group->page;
 	struct gp_group_member *member;
 	unsigned slot = 0;
-	int r;
 
-	while (slot < GP_GROUP_MEMBERS && atomic_load(&page->members[slot].token))
+	/* A process that has lost its slot, and then opened the file again, holds the lock of the lost slot, too. */
+	while (slot < GP_GROUP_MEMBERS &&
+		(atomic_load(&page->members[slot].token) || lock_byte(group->fd, 1 + slot, F_WRLCK, F_SETLK, NULL)))
 		slot++;
 	if (slot == GP_GROUP_MEMBERS)
 		return -ENOSPC;
-	r = lock_byte(group->fd, 1 + slot, F_WRLCK, F_SETLK, NULL);
-	if (r)
-		return r;
 	clear_slot(page, slot);
 	member = &page->members[slot];
 	member->pid = (uint64_t)getpid();
@@ -573,18 +603,31 @@ static bool reserve(struct gp_group *group, unsigned row, uint64_t bytes)
 	return verdict == FITS;
 }
 
-/* A member whose slot was taken away gets another one, with all that it holds. */
-static bool ensure_member(struct gp_group *group)
+static bool join_again(struct gp_group *group)
 {
 	int r;
 
-	if (is_member(group))
-		return true;
-	if (!group->page || group->owner != getpid() || !ensure_open(group) || lock_file(group->fd, REAP_WAIT_MS))
+	if (!ensure_open(group) || lock_file(group->fd, REAP_WAIT_MS))
 		return false;
 	r = take_slot_locked(group);
 	unlock_file(group->fd);
 	return !r;
+}
+
+/* A member whose slot was taken away gets another one, with all that it holds. */
+static bool ensure_member(struct gp_group *group)
+{
+	struct quiet quiet;
+	bool has_joined;
+
+	if (is_member(group))
+		return true;
+	if (!group->page || group->owner != getpid())
+		return false;
+	quiet = begin_quiet();
+	has_joined = join_again(group);
+	end_quiet(&quiet);
+	return has_joined;
 }
 
 bool gp_group_charge(struct gp_group *group, unsigned row, uint64_t bytes)

@@ -6,6 +6,7 @@
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -101,6 +102,48 @@ static void end_member(pid_t pid)
 	ck_assert_int_eq(kill(pid, SIGKILL), 0);
 	ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
 }
+
+static void lose_slot(void)
+{
+	atomic_store(&group.page->members[group.slot].token, 0);
+}
+
+START_TEST(a_process_joins_beside_the_lock_of_a_slot_that_its_member_has_lost)
+{
+	pid_t other = start_member(600, lose_slot);
+	unsigned row = join(LIMIT);
+
+	ck_assert_uint_eq(group.slot, 1);
+	ck_assert_uint_eq(gp_group_left(&group, row), LIMIT);
+	end_member(other);
+}
+END_TEST
+
+static void *charge_while_cancelled(void *ret)
+{
+	pthread_cancel(pthread_self());
+	errno = 4321;
+	*(bool *)ret = gp_group_charge(&group, 0, 600) && errno == 4321;
+	pthread_testcancel();
+	return NULL;
+}
+
+START_TEST(a_charge_is_not_cancelled_and_keeps_errno_while_it_takes_the_memory_of_an_ended_member)
+{
+	unsigned row = join(LIMIT);
+	bool is_granted = false;
+	pthread_t thread;
+	void *result;
+
+	end_member(start_member(600, NULL));
+	ck_assert_uint_eq(row, 0);
+	ck_assert_int_eq(pthread_create(&thread, NULL, charge_while_cancelled, &is_granted), 0);
+	ck_assert_int_eq(pthread_join(thread, &result), 0);
+	ck_assert_ptr_eq(result, PTHREAD_CANCELED);
+	ck_assert(is_granted);
+	ck_assert_uint_eq(gp_group_left(&group, row), 400);
+}
+END_TEST
 
 START_TEST(memory_of_a_member_is_missing_to_the_other_members)
 {
@@ -563,6 +606,8 @@ int main(void)
 	suite_add_tcase(suite, tc);
 	tcase_set_timeout(tc, 60);
 	tcase_add_checked_fixture(tc, make_directory, remove_directory);
+	tcase_add_test(tc, a_process_joins_beside_the_lock_of_a_slot_that_its_member_has_lost);
+	tcase_add_test(tc, a_charge_is_not_cancelled_and_keeps_errno_while_it_takes_the_memory_of_an_ended_member);
 	tcase_add_test(tc, memory_of_a_member_is_missing_to_the_other_members);
 	tcase_add_test(tc, a_killed_member_gives_its_share_back_while_it_is_a_zombie);
 	ADD_ROWS(tc, forks, a_forked_child_does_not_keep_the_share_of_a_killed_member);
