@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -173,6 +174,8 @@ static void take_line(struct parse *parse, char *text, bool is_cut)
 		return;
 	if (is_cut) {
 		report(parse, text, "is longer than 1279 characters", NULL);
+		/* The lines below it are of a section that is not known. */
+		parse->is_for_process = parse->is_for_process && *text != '[';
 		return;
 	}
 	if (*text == '[') {
@@ -301,15 +304,18 @@ static void read_directory(
 void gp_config_files_read(const char *directory, bool is_default, const struct gp_config_process *process,
 	const struct gp_config_lines *lines)
 {
-	int saved_errno = errno;
+	int saved_errno = errno, cancel_state;
 	char path[PATH_MAX_BYTES];
 
 	/* A process of musl may lack the function (compat.h). The library does nothing there, and needs no settings. */
 	if (!statx)
 		return;
+	/* The caller holds a lock. */
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
 	if (snprintf(path, sizeof(path), "%s/" MAIN_FILE, directory) < (int)sizeof(path))
 		read_file(AT_FDCWD, path, path, is_default, process, lines);
 	if (snprintf(path, sizeof(path), "%s/" DIRECTORY, directory) < (int)sizeof(path))
 		read_directory(path, is_default, process, lines);
+	pthread_setcancelstate(cancel_state, NULL);
 	errno = saved_errno;
 }

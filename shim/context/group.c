@@ -164,8 +164,7 @@ static void log_join(int r)
 	if (r)
 		gp_log(GP_LOG_ERROR,
 			"GPUPOOL_LIMIT_GROUP: cannot join the group %s '%s' in %s: %s (error %d); allocations fail "
-			"until "
-			"this is corrected",
+			"until this is corrected",
 			kind, name, directory, problem_text(r), -r);
 	else
 		gp_log(GP_LOG_INFO, "joined the group %s '%s' in %s", kind, name, directory);
@@ -204,8 +203,7 @@ static void log_device(const struct share *share, unsigned row)
 	if (view.limit_bytes < share->limit_bytes)
 		gp_log(GP_LOG_WARN,
 			"GPUPOOL_LIMIT_GROUP: another member of the group %s '%s' has a lower limit on device %d, "
-			"which "
-			"holds: %" PRIu64 " instead of %" PRIu64 " bytes",
+			"which holds: %" PRIu64 " instead of %" PRIu64 " bytes",
 			kind, name, share->device->index, view.limit_bytes, share->limit_bytes);
 }
 
@@ -283,11 +281,16 @@ static void forget_in_child(void)
 void gp_groups_start(void)
 {
 	static const struct gp_fork_child child = {.fn = forget_in_child};
+	int cancel_state;
 
 	gp_fork_on_child(&child);
 	gp_mutex_init(&group.lock, GP_RANK_LEAF);
-	if (gp_state.config.group.is_on)
-		find_name();
+	if (!gp_state.config.group.is_on)
+		return;
+	/* The caller holds a lock. */
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+	find_name();
+	pthread_setcancelstate(cancel_state, NULL);
 }
 
 void gp_group_report(const struct gp_device *device, struct gp_group_report *ret)

@@ -6,6 +6,7 @@
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -141,7 +142,7 @@ static const struct {
 	{"[all]", NULL, true},
 	{"[user SELF]", NULL, true},
 	{"[user 4294967294]", NULL, false},
-	{"[user nobody-of-that-name]", NULL, false},
+	{"[user missing-user]", NULL, false},
 	{"[user carol]", "USER=carol", true},
 	{"[user carol]", "USER=caro", false},
 	{"[ user   carol ]", "LOGNAME=carol", true},
@@ -245,6 +246,43 @@ START_TEST(a_line_that_is_too_long_is_ignored_as_a_whole)
 	ck_assert_ptr_nonnull(strstr(reports[0], "is longer than 1279 characters"));
 	ck_assert_str_eq(config.log_file, "stderr");
 	check_source(GP_OPTION_LIMIT, "gpupool.conf:2");
+}
+END_TEST
+
+START_TEST(lines_below_a_section_whose_name_is_too_long_are_ignored)
+{
+	char text[3000];
+
+	memset(text, 'x', sizeof(text));
+	memcpy(text, "[user ", 6);
+	strcpy(text + sizeof(text) - 30, "]\nGPUPOOL_LIMIT=1GiB\n");
+	put("gpupool.conf", text);
+	ck_assert_int_eq(load(NULL, NULL), 0);
+	ck_assert_uint_eq(n_reports, 1);
+	ck_assert_ptr_nonnull(strstr(reports[0], "is longer than 1279 characters"));
+	check_source(GP_OPTION_LIMIT, "default");
+}
+END_TEST
+
+static void *load_while_cancelled(void *is_loaded)
+{
+	pthread_cancel(pthread_self());
+	load(NULL, NULL);
+	*(bool *)is_loaded = true;
+	pthread_testcancel();
+	return NULL;
+}
+
+START_TEST(a_cancelled_thread_reads_the_files_to_their_end)
+{
+	bool is_loaded = false;
+	pthread_t thread;
+
+	put("gpupool.conf", "GPUPOOL_LIMIT=1GiB\n");
+	ck_assert_int_eq(pthread_create(&thread, NULL, load_while_cancelled, &is_loaded), 0);
+	ck_assert_int_eq(pthread_join(thread, NULL), 0);
+	ck_assert(is_loaded);
+	check_source(GP_OPTION_LIMIT, "gpupool.conf:1");
 }
 END_TEST
 
@@ -354,6 +392,8 @@ int main(void)
 	ADD_ROWS(tc, bad_limits,
 		a_limit_in_a_file_that_cannot_be_read_is_a_limit_of_zero_unless_the_environment_has_one);
 	tcase_add_test(tc, a_line_that_is_too_long_is_ignored_as_a_whole);
+	tcase_add_test(tc, lines_below_a_section_whose_name_is_too_long_are_ignored);
+	tcase_add_test(tc, a_cancelled_thread_reads_the_files_to_their_end);
 	tcase_add_test(tc, a_last_line_without_its_end_counts);
 	ADD_ROWS(tc, refusals, a_file_that_other_users_may_have_written_is_refused);
 	tcase_add_test(tc, by_default_the_files_must_be_those_of_root);
