@@ -67,11 +67,15 @@ static int size(char **words)
 
 static int contend(char **words)
 {
-	uint64_t begin_us = now_us(), longest_us = 0, count = strtoull(words[0], NULL, 10), n = 0, failed = 0;
+	uint64_t begin_us, longest_us = 0, count = strtoull(words[0], NULL, 10), n = 0, failed = 0;
 	size_t lo = strtoul(words[1], NULL, 10), hi = strtoul(words[2], NULL, 10);
 	int is_time = strchr(words[0], 's') != NULL;
 	unsigned seed = (unsigned)getpid();
 
+	/* The driver takes memory for the context, too. gpupool cannot make that wait, so it may fail. */
+	while (cudaFree(NULL))
+		sleep_us(1000);
+	begin_us = now_us();
 	while (is_time ? now_us() - begin_us < count * 1000000 : n < count) {
 		size_t bytes = (lo + (size_t)rand_r(&seed) % (hi - lo + 1)) * MIB;
 		uint64_t start_us = now_us(), us;
