@@ -19,7 +19,7 @@
 #include "fence_call.h"
 #include "shim/base/clock.h"
 #include "shim/base/fork.h"
-#include "shim/base/log.h"
+#include "shim/base/memory_left.h"
 #include "shim/base/slow_path.h"
 #include "shim/base/state.h"
 #include "shim/context/driver_call.h"
@@ -148,7 +148,8 @@ static int host_take(void *arg, uint64_t bytes, void **ret_host, uint64_t *ret_s
 	gp_fork_on_child(&child);
 	host = take_kept(context, size, &size);
 	if (!host) {
-		host = map(size);
+		/* Asked each time: other processes take memory meanwhile, and kept memory may fit no chunk. */
+		host = size <= gp_memory_left("") ? map(size) : NULL;
 		r = host ? register_host(context, host, size) : CUDA_ERROR_OUT_OF_MEMORY;
 		if (r && host)
 			unmap(host, size);

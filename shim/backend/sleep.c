@@ -295,8 +295,10 @@ static bool prepare(struct pools *pools, uint64_t end_ns, struct gp_sleep_result
 		return false;
 	for (int i = 0; i < pools->n && !r; i++)
 		r = gp_pool_sleep_take_host(pools->pools[i]);
+	/* Kept memory that fits no chunk would stay for good. */
+	gp_sleep_host_trim(pools->context);
 	if (r == -ENOMEM)
-		return fail(result, -ENOMEM, "short of host memory: the driver could not pin %" PRIu64 " MiB",
+		return fail(result, -ENOMEM, "short of host memory: %" PRIu64 " MiB could not be pinned",
 			all.host_bytes / GP_MIB);
 	if (r)
 		return fail(result, -EIO, "the driver refused to pin host memory: error %d", r);
@@ -610,7 +612,9 @@ static void reset_in_child(void)
 void gp_sleep_start(void)
 {
 	static const struct gp_fork_child child = {.fn = reset_in_child};
+	static struct gp_context_watcher watcher = {.after_end = gp_sleep_host_trim};
 
 	gp_fork_on_child(&child);
+	gp_context_watch(&watcher);
 	gp_submit_on_closed(wake_for_work);
 }

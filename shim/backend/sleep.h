@@ -56,5 +56,5 @@ const char *gp_sleep_state_name(enum gp_sleep_state state);
 /* Returns the bytes of a device that are asleep. */
 uint64_t gp_sleep_bytes_of(int device);
 
-/* Watches the gate and forks. To be called before there is a context. */
+/* Watches the gate, forks and the ends of contexts. To be called before there is a context. */
 void gp_sleep_start(void);

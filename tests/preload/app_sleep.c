@@ -228,6 +228,29 @@ static void ends(void)
 	app_report_driver();
 }
 
+static void sleep_and_wake(const char *name)
+{
+	APP_MUST(cuCtxSynchronize());
+	sleep_now();
+	report("woke", gpupool_wake(TIMEOUT_MS));
+	app_fact(name, app_calls("cuMemHostRegister_v2"));
+	app_pause(name);
+}
+
+/* With GPUPOOL_SLEEP_KEEP=on. The test asks at each pause how much host memory is kept. */
+static void kept(void)
+{
+	app_start();
+	make_blocks();
+	sleep_and_wake("first");
+	sleep_and_wake("second");
+	for (int i = 1; i < N_BLOCKS; i++)
+		APP_MUST(cuMemFree_v2(blocks[i]));
+	sleep_and_wake("smaller");
+	APP_MUST(cuDevicePrimaryCtxReset_v2(0));
+	app_pause("reset");
+}
+
 static void check_at_exit(void)
 {
 	app_say("wrong words at exit", "%zu", count_wrong());
@@ -411,6 +434,7 @@ const struct app_scenario app_scenarios[] = {
 	{"graph", graph, 0},
 	{"changes", changes, 0},
 	{"ends", ends, 0},
+	{"kept", kept, 0},
 	{"exits", exits, 0},
 	{"forks", forks, 0},
 	{"exported", exported, 0},

@@ -115,6 +115,33 @@ START_TEST(memory_can_be_freed_and_asked_about_asleep_and_an_allocation_wakes)
 }
 END_TEST
 
+static void check_kept(const char *name)
+{
+	uint64_t bytes = play_number(play_ask("status"), "kept_host_bytes");
+
+	if (strcmp(name, "reset") == 0)
+		ck_assert_uint_eq(bytes, 0);
+	else if (strcmp(name, "smaller") == 0)
+		ck_assert_uint_le(bytes, 4 * MIB);
+	else
+		ck_assert_uint_gt(bytes, 16 * MIB);
+}
+
+START_TEST(kept_host_memory_serves_the_next_sleep_and_goes_back_if_it_does_not_fit_or_the_context_ends)
+{
+	const char *env[] = {VMM, GPU, "GPUPOOL_SLEEP_KEEP=on", NULL};
+
+	play_run(&(struct play){.program = "app_sleep",
+		.words = {"kept"},
+		.env = env,
+		.preload = play_library,
+		.at_pause = check_kept});
+	ck_assert_int_eq(play_status, 0);
+	ck_assert_uint_gt(play_fact("first"), 0);
+	ck_assert_uint_eq(play_fact("second"), play_fact("first"));
+}
+END_TEST
+
 /* Each of these ends, or goes on, as it does without the library. */
 static const char *const ends[] = {"ends", "exits", "forks"};
 
@@ -210,6 +237,7 @@ static void add(TCase *tc)
 	tcase_add_test(tc, a_kernel_that_has_not_ended_keeps_a_process_awake);
 	tcase_add_test(tc, a_graph_is_right_after_its_memory_was_asleep_and_a_capture_keeps_a_process_awake);
 	tcase_add_test(tc, memory_can_be_freed_and_asked_about_asleep_and_an_allocation_wakes);
+	tcase_add_test(tc, kept_host_memory_serves_the_next_sleep_and_goes_back_if_it_does_not_fit_or_the_context_ends);
 	tcase_add_loop_test(tc, a_process_asleep_resets_exits_and_forks_as_without_the_library, 0, LENGTH(ends));
 	tcase_add_loop_test(tc, a_process_that_cannot_sleep_says_why_and_stays_as_it_is, 0, LENGTH(refusals));
 	tcase_add_loop_test(
