@@ -184,8 +184,20 @@ static bool is_willing(const struct pools *pools, struct gp_sleep_result *result
 	return true;
 }
 
+/* True if a thread of the program waits at the gate: then the sleep ends, and chunks that have moved move back. */
+static bool is_awaited(void *unused)
+{
+	return atomic_load(&n_waiting) != 0;
+}
+
+static bool fail_awaited(struct gp_sleep_result *result)
+{
+	return fail(result, -EBUSY, "busy: the program submits work; try again while it is idle");
+}
+
 /*
- * Waits until no submission is under way and the GPU is idle. The gate is closed.
+ * Waits until no submission is under way and the GPU is idle. The gate is closed. Gives up as soon as a thread waits at
+ * the gate: the call or the kernel that this function waits for may itself wait for that thread.
  *
  * A capture keeps fences from being recorded. None begins while the gate is closed, since a capture begins as a visit.
  */
@@ -198,14 +210,16 @@ static bool quieten(const struct pools *pools, uint64_t end_ns, struct gp_sleep_
 	while (!gp_submission_is_quiet(&gp_submitted)) {
 		if (gp_submission_is_unseen(&gp_submitted))
 			return fail(result, -ENOTSUP, "work may be submitted past gpupool");
+		if (is_awaited(NULL))
+			return fail_awaited(result);
 		if (!left_until(end_ns))
 			return fail(result, -EBUSY,
 				"busy: a call that submits work has not returned; try again, or with a "
 				"longer --timeout");
 		gp_clock_pause(NULL, attempt++);
 	}
-	if (atomic_load(&n_waiting))
-		return fail(result, -EBUSY, "busy: the program submits work; try again while it is idle");
+	if (is_awaited(NULL))
+		return fail_awaited(result);
 	if (!gp_capture_is_none())
 		return fail(result, -EBUSY, "busy: a stream captures; try again later");
 	r = gp_pool_grace_begin(pools->pools[0], &seq);
@@ -214,6 +228,8 @@ static bool quieten(const struct pools *pools, uint64_t end_ns, struct gp_sleep_
 	for (attempt = 0; !gp_pool_grace_is_over(pools->pools[0], seq); attempt++) {
 		if (gp_context_is(pools->context, GP_CONTEXT_DEAD | GP_CONTEXT_BROKEN))
 			return fail(result, -EIO, "the context has ended, or an error has made it unusable");
+		if (is_awaited(NULL))
+			return fail_awaited(result);
 		if (!left_until(end_ns))
 			return fail(result, -EBUSY,
 				"busy: the GPU has not finished its work; try again, or with a longer "
@@ -279,7 +295,7 @@ static bool prepare(struct pools *pools, uint64_t end_ns, struct gp_sleep_result
 		all.stuck_bytes += bytes.stuck_bytes;
 	}
 	if (r == -EAGAIN)
-		return fail(result, -EBUSY, "busy: a thread maps or passes on memory; try again");
+		return fail(result, -EBUSY, "busy: a thread maps, unmaps or exports memory; try again");
 	if (r == GP_E_DEAD)
 		return fail(result, -EIO, "the context has ended");
 	if (r)
@@ -305,12 +321,6 @@ static bool prepare(struct pools *pools, uint64_t end_ns, struct gp_sleep_result
 	result->device_bytes = all.device_bytes;
 	result->host_bytes = all.host_bytes;
 	return true;
-}
-
-/* A thread of the program has work to do, so what has moved moves back. */
-static bool is_awaited(void *unused)
-{
-	return atomic_load(&n_waiting) != 0;
 }
 
 /* Counts what is asleep. */
@@ -389,7 +399,8 @@ static bool wake(struct pools *pools, uint64_t end_ns, struct gp_sleep_result *r
 		if (gp_clock_now_ns(NULL) >= log_ns) {
 			if (attempt == SHORT)
 				gp_log(GP_LOG_WARN,
-					"waking: waiting for %" PRIu64 " MiB of device memory, which others have taken",
+					"waking: waiting for %" PRIu64
+					" MiB of device memory, which other processes have taken",
 					bytes / GP_MIB);
 			else
 				gp_log(GP_LOG_WARN, "waking: the driver refused the memory with error %d; trying again",
@@ -422,6 +433,7 @@ static bool move_out(struct pools *pools, struct gp_sleep_result *result)
 	struct gp_sleep_result undone;
 	int r = 0;
 
+	atomic_store(&device_asleep, pools->context->device->index);
 	atomic_store(&state, GP_SLEEP_MOVING);
 	for (int i = 0; i < pools->n && !r; i++)
 		r = gp_pool_sleep_move_out(pools->pools[i], is_awaited, NULL);
@@ -439,9 +451,8 @@ static bool move_out(struct pools *pools, struct gp_sleep_result *result)
 	return fail(result, -EIO, "the driver refused to move memory: error %d", r);
 }
 
-static void fall_asleep(const struct pools *pools)
+static void fall_asleep(void)
 {
-	atomic_store(&device_asleep, pools->context->device->index);
 	atomic_store(&since_ns, gp_clock_now_ns(NULL));
 	atomic_fetch_or(&gp_slow_path, GP_SLOW_PATH_ASLEEP);
 	atomic_fetch_add(&n_sleeps, 1);
@@ -468,7 +479,7 @@ static bool sleep_alone(struct pools *pools, uint64_t end_ns, struct gp_sleep_re
 	is_asleep = is_asleep && move_out(pools, result);
 	leave(pools);
 	if (is_asleep)
-		fall_asleep(pools);
+		fall_asleep();
 	else
 		open_gate();
 	return is_asleep;
