@@ -27,7 +27,7 @@
 #include "own_thread.h"
 #include "pool/base.h"
 
-/* Those of the kernel that old headers lack. */
+/* <sys/mman.h> of old C libraries lacks MADV_POPULATE_WRITE, and that of glibc 2.36 still lacks MADV_COLLAPSE. */
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
