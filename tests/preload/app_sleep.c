@@ -119,12 +119,8 @@ static void asked(void)
 /* A kernel that does not end keeps the process awake. */
 static void busy(void)
 {
-	uint32_t *flag;
-
 	app_start();
 	make_blocks();
-	APP_MUST(cuMemHostAlloc((void **)&flag, 4096, 0));
-	*flag = 0;
 	app_spin(app_stream(), 1000 * MS);
 	app_fact("before", device_bytes());
 	report("during a kernel", gpupool_sleep(0));
@@ -330,10 +326,41 @@ static void faulty(void)
 	app_report_driver();
 }
 
+static _Atomic bool is_over;
+
+static void *sleep_without_bound(void *unused)
+{
+	report("without a bound", gpupool_sleep(UINT64_MAX));
+	atomic_store(&is_over, true);
+	return NULL;
+}
+
+/* A kernel waits for the thread that waits at the gate. */
+static void awaited(void)
+{
+	CUstream stream;
+	uint32_t *flag;
+	pthread_t sleeper;
+
+	app_start();
+	make_blocks();
+	stream = app_stream();
+	APP_MUST(cuMemHostAlloc((void **)&flag, 4096, 0));
+	*flag = 0;
+	app_spin_until(app_stream(), flag, 1);
+	(void)pthread_create(&sleeper, NULL, sleep_without_bound, NULL);
+	while (!atomic_load(&is_over))
+		APP_MUST(cuMemsetD32Async(blocks[0], 100, 1, stream));
+	*(volatile uint32_t *)flag = 1;
+	(void)pthread_join(sleeper, NULL);
+	APP_MUST(cuCtxSynchronize());
+	app_say("wrong words", "%zu", count_wrong());
+	app_report_driver();
+}
+
 enum { N_THREADS = 4, N_OWN = 5 };
 
 static _Atomic unsigned n_wrong, n_slept, n_busy, n_failed;
-static _Atomic bool is_over;
 static unsigned n_steps;
 static pthread_barrier_t barrier;
 
@@ -440,6 +467,7 @@ const struct app_scenario app_scenarios[] = {
 	{"exported", exported, 0},
 	{"contexts", contexts, 0},
 	{"faulty", faulty, 0},
+	{"awaited", awaited, 0},
 	{"threads", threads, 0},
 	{0},
 };

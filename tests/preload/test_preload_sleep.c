@@ -95,6 +95,14 @@ START_TEST(a_kernel_that_has_not_ended_keeps_a_process_awake)
 }
 END_TEST
 
+START_TEST(a_sleep_without_a_bound_ends_when_the_kernel_that_it_waits_for_waits_for_the_program)
+{
+	play_sleep("awaited", vmm, NULL);
+	ck_assert_uint_eq(play_fact("without a bound error"), EBUSY);
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
 START_TEST(a_graph_is_right_after_its_memory_was_asleep_and_a_capture_keeps_a_process_awake)
 {
 	play_sleep("graph", vmm, NULL);
@@ -235,6 +243,7 @@ static void add(TCase *tc)
 	tcase_add_test(tc, a_process_asleep_holds_only_its_context_and_has_its_content_awake);
 	tcase_add_test(tc, the_commands_put_a_process_to_sleep_and_wake_it);
 	tcase_add_test(tc, a_kernel_that_has_not_ended_keeps_a_process_awake);
+	tcase_add_test(tc, a_sleep_without_a_bound_ends_when_the_kernel_that_it_waits_for_waits_for_the_program);
 	tcase_add_test(tc, a_graph_is_right_after_its_memory_was_asleep_and_a_capture_keeps_a_process_awake);
 	tcase_add_test(tc, memory_can_be_freed_and_asked_about_asleep_and_an_allocation_wakes);
 	tcase_add_test(tc, kept_host_memory_serves_the_next_sleep_and_goes_back_if_it_does_not_fit_or_the_context_ends);
