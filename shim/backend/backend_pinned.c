@@ -47,7 +47,7 @@ struct gp_pinned {
 /* Registers prepared memory. If there is none, or it cannot be registered, the driver allocates the memory. */
 static CUresult take(struct gp_pinned *pinned, uint64_t bytes, void *prepared, void **ret_ptr)
 {
-	if (prepared && gp_registered_add(pinned->context, prepared, bytes)) {
+	if (prepared && gp_registered_add(pinned->context, pinned->kind, prepared, bytes)) {
 		atomic_fetch_add_explicit(&pinned->n_registrations, 1, memory_order_relaxed);
 		atomic_fetch_add_explicit(&pinned->registered_bytes, bytes, memory_order_relaxed);
 		*ret_ptr = prepared;

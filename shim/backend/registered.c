@@ -13,6 +13,7 @@
 
 struct segment {
 	uint64_t addr, bytes;
+	bool is_portable;                 /* the program has asked for it */
 	const struct gp_context *context; /* only compared, never dereferenced */
 	struct segment *next;
 };
@@ -116,7 +117,7 @@ static bool register_memory(void *memory, uint64_t bytes)
 	return false;
 }
 
-bool gp_registered_add(struct gp_context *context, void *memory, uint64_t bytes)
+bool gp_registered_add(struct gp_context *context, unsigned kind, void *memory, uint64_t bytes)
 {
 	struct segment *segment = malloc(sizeof(*segment));
 	bool is_registered = segment && register_memory(memory, bytes);
@@ -126,7 +127,10 @@ bool gp_registered_add(struct gp_context *context, void *memory, uint64_t bytes)
 		gp_host_pages_unmap(memory, bytes);
 		return false;
 	}
-	*segment = (struct segment){.addr = (uint64_t)(uintptr_t)memory, .bytes = bytes, .context = context};
+	*segment = (struct segment){.addr = (uint64_t)(uintptr_t)memory,
+		.bytes = bytes,
+		.is_portable = kind != GP_PINNED_ALLOC_HOST && kind & CU_MEMHOSTALLOC_PORTABLE,
+		.context = context};
 	gp_mutex_lock(&lock);
 	segment->next = segments;
 	segments = segment;
@@ -145,16 +149,18 @@ static struct segment **find_locked(uint64_t addr)
 	return at;
 }
 
-bool gp_registered_at(uint64_t addr)
+bool gp_registered_at(uint64_t addr, bool *ret_portable)
 {
-	bool is_found;
+	const struct segment *segment;
 
 	if (!atomic_load(&n_segments))
 		return false;
 	gp_mutex_lock(&lock);
-	is_found = *find_locked(addr) != NULL;
+	segment = *find_locked(addr);
+	if (segment && ret_portable)
+		*ret_portable = segment->is_portable;
 	gp_mutex_unlock(&lock);
-	return is_found;
+	return segment != NULL;
 }
 
 bool gp_registered_begins_at(uint64_t addr)

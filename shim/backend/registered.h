@@ -28,10 +28,10 @@ void gp_registered_start(void);
 void *gp_registered_prepare(const struct gp_context *context, unsigned kind, uint64_t bytes);
 
 /*
- * Registers the memory for all contexts, with the context current. Returns false, and gives the memory back, if that is
- * not possible; then the driver should allocate it.
+ * Registers the memory for all contexts, with the context current. kind: the flags of the program's request. Returns
+ * false, and gives the memory back, if that is not possible; then the driver should allocate it.
  */
-bool gp_registered_add(struct gp_context *context, void *memory, uint64_t bytes);
+bool gp_registered_add(struct gp_context *context, unsigned kind, void *memory, uint64_t bytes);
 
 /* Gives back memory that gp_registered_prepare has returned and that was not registered. NULL is allowed. */
 void gp_registered_discard(void *memory, uint64_t bytes);
@@ -46,6 +46,7 @@ CUresult gp_registered_release(uint64_t addr, uint64_t *ret_bytes);
 
 /*
  * True if the address is in a registered segment of gpupool. The driver's answers for such an address have to be
- * changed: cuMemHostGetFlags, cuMemHostUnregister.
+ * changed: cuMemHostGetFlags, cuMemHostRegister, cuMemHostUnregister. *ret_portable, if not NULL: whether the program
+ * has asked for portable memory.
  */
-bool gp_registered_at(uint64_t addr);
+bool gp_registered_at(uint64_t addr, bool *ret_portable);

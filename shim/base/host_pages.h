@@ -25,7 +25,7 @@ struct gp_host_pages_how {
  *
  * The mapping is shared, as the driver's own mapping of pinned memory is. So a fork copies no page of it, neither now
  * nor when the parent writes next: the GPU goes on using the pages of the parent, and the child sees these, too. A
- * core dump leaves the memory out, as it leaves out the driver's.
+ * core dump has the memory, as it has the driver's.
  *
  * All signals are blocked in the calling thread meanwhile. The call preserves errno and is not a cancellation point.
  */

@@ -791,20 +791,31 @@ CUresult hook_cuMemFreeHost(void *ptr)
 	return r == GP_E_FOREIGN ? gp_real.cuMemFreeHost(ptr) : r;
 }
 
-/* The driver reports for a registration that it is portable, which it does not report for its own allocations. */
+/* A registration of gpupool is always portable. The driver reports that for its own memory only if it was asked. */
 CUresult hook_cuMemHostGetFlags(unsigned *flags, void *ptr)
 {
 	CUresult r = gp_real.cuMemHostGetFlags(flags, ptr);
+	bool is_portable;
 
-	if (!r && flags && gp_registered_at((uint64_t)(uintptr_t)ptr))
+	if (!r && flags && gp_registered_at((uint64_t)(uintptr_t)ptr, &is_portable) && !is_portable)
 		*flags &= ~(unsigned)CU_MEMHOSTREGISTER_PORTABLE;
 	return r;
 }
 
+/* A registration of gpupool is an allocation to the program, which the driver does not register again. */
+CUresult hook_cuMemHostRegister_v2(void *ptr, size_t bytes, unsigned flags)
+{
+	CUresult r = gp_real.cuMemHostRegister_v2(ptr, bytes, flags);
+
+	if (r == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED && gp_registered_at((uint64_t)(uintptr_t)ptr, NULL))
+		return CUDA_ERROR_INVALID_VALUE;
+	return r;
+}
+
 /*
- * A registration of gpupool is an allocation to the program, which the driver does not unregister: at its beginning it
- * returns "invalid value", elsewhere "not registered", as for other memory of the host. So the driver is asked about
- * such memory, and any other error that it has to report is passed on.
+ * A registration of gpupool is an allocation to the program, which the driver does not unregister: it returns "invalid
+ * value" for each address in it, and "not registered" for other memory of the host. So the driver is asked about such
+ * memory, and any other error that it has to report is passed on.
  */
 CUresult hook_cuMemHostUnregister(void *ptr)
 {
@@ -813,11 +824,11 @@ CUresult hook_cuMemHostUnregister(void *ptr)
 	struct gp_block_info info;
 	CUresult r;
 
-	if (gp_likely(!gp_registered_at(addr)))
+	if (gp_likely(!gp_registered_at(addr, NULL)))
 		return gp_real.cuMemHostUnregister(ptr);
 	r = gp_real.cuMemHostUnregister(&unregistered);
 	if (r == CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED && !gp_debug_info(&gp_state.pinned_map, addr, &info) &&
-		info.is_used && info.addr == addr)
+		info.is_used)
 		return CUDA_ERROR_INVALID_VALUE;
 	return r;
 }

@@ -56,9 +56,9 @@ static void read_pinned(const char *name)
 	allocations = play_number(status, "driver_allocs");
 }
 
-START_TEST(memory_from_16_mib_on_is_registered_and_counted)
+START_TEST(memory_from_16_mib_on_is_registered_and_counted_by_default)
 {
-	play_same(&(struct play){.program = "app_pinned", .words = {"sizes"}, .env = on, .at_pause = read_pinned});
+	play_same(&(struct play){.program = "app_pinned", .words = {"sizes"}, .at_pause = read_pinned});
 	ck_assert_uint_eq(registrations, 3);
 	ck_assert_uint_eq(play_fact("cuMemHostRegister_v2"), 3);
 	ck_assert_uint_eq(play_fact("cuMemHostAlloc"), 1);
@@ -81,7 +81,6 @@ END_TEST
 /* Registered memory would not be right there, or the user does not want it. */
 static const char *const unfit[][4] = {
 	{"GPUPOOL_PINNED_THREADS=0", NULL},
-	{NULL}, /* the default */
 	{THREADS, "SIMGPU_DEVICES=2", "SIMGPU_LACKS=91,99", NULL},
 	{THREADS, "SIMGPU_LACKS=91", NULL},
 	{THREADS, "SIMGPU_LACKS=99", NULL},
@@ -168,7 +167,7 @@ static void add(TCase *tc)
 	tcase_add_loop_test(
 		tc, a_program_with_large_pinned_memory_behaves_as_without_the_library, 0, (int)LENGTH(scenarios));
 	tcase_add_test(tc, memory_is_registered_during_a_capture_that_forbids_allocations);
-	tcase_add_test(tc, memory_from_16_mib_on_is_registered_and_counted);
+	tcase_add_test(tc, memory_from_16_mib_on_is_registered_and_counted_by_default);
 	tcase_add_test(tc, registered_memory_is_counted_while_the_program_is_recorded);
 	tcase_add_loop_test(
 		tc, memory_is_the_drivers_where_registered_memory_would_not_be_right, 0, (int)LENGTH(unfit));

@@ -172,7 +172,7 @@ static CUresult alloc_host(void **ptr, size_t bytes, unsigned flags)
 	SIM_TRY(sim_block_new(SIM_PINNED, ctx, ctx->device, bytes, &block));
 	sim_call_charge_bytes(bytes, PINNED_NS_PER_MIB);
 	/* All pinned memory is mapped and portable. cuMemHostGetFlags reports the former, and not the latter. */
-	block->host_flags = (flags & CU_MEMHOSTALLOC_WRITECOMBINED) | CU_MEMHOSTALLOC_DEVICEMAP;
+	block->host_flags = flags | CU_MEMHOSTALLOC_DEVICEMAP;
 	*ptr = (void *)(uintptr_t)block->range.lo;
 	return CUDA_SUCCESS;
 }
@@ -235,6 +235,7 @@ CUresult cuMemHostRegister_v2(void *ptr, size_t bytes, unsigned flags)
 {
 	uint64_t addr = (uint64_t)(uintptr_t)ptr;
 	const struct sim_range *next;
+	const struct sim_block *block;
 	struct sim_ctx *ctx;
 
 	SIM_BEGIN(cuMemHostRegister_v2);
@@ -242,10 +243,13 @@ CUresult cuMemHostRegister_v2(void *ptr, size_t bytes, unsigned flags)
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(sim_ctx_current(&ctx));
 	SIM_TRY(sim_capture_unsafe());
+	block = host_block(ptr);
+	if (block && block->kind == SIM_PINNED)
+		return CUDA_ERROR_INVALID_VALUE;
 	next = sim_range_after(sim_blocks, addr);
 	if (next && next->lo < addr + bytes)
 		return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-	sim_block_enter(SIM_REGISTERED, ctx, addr, bytes)->host_flags = flags;
+	sim_block_enter(SIM_REGISTERED, ctx, addr, bytes)->host_flags = flags | CU_MEMHOSTREGISTER_DEVICEMAP;
 	sim_call_charge_bytes(bytes, REGISTER_NS_PER_MIB);
 	return CUDA_SUCCESS;
 }
@@ -258,9 +262,9 @@ CUresult cuMemHostUnregister(void *ptr)
 	block = sim_block_exact((uint64_t)(uintptr_t)ptr);
 	if (!ptr)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (!block)
+	if (!block && !host_block(ptr))
 		return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
-	if (block->kind != SIM_REGISTERED)
+	if (!block || block->kind != SIM_REGISTERED)
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(sim_capture_unsafe());
 	return sim_free_waiting(block);

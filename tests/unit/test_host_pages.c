@@ -104,7 +104,6 @@ static const struct {
 	{COLLAPSE, ENOMEM},
 	{POPULATE_WRITE, EINVAL},
 	{MADV_HUGEPAGE, EINVAL},
-	{MADV_DONTDUMP, EINVAL},
 };
 
 START_TEST(all_pages_are_present_zero_and_aligned_with_every_answer_of_the_kernel)

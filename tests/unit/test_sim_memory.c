@@ -370,6 +370,21 @@ START_TEST(registered_host_memory_cannot_be_freed_by_the_driver)
 }
 END_TEST
 
+/* As measured on an H100, for the beginning of an allocation and an address in it. */
+START_TEST(allocated_host_memory_is_neither_registered_nor_unregistered)
+{
+	char *pinned;
+
+	test_start();
+	ok(cuMemHostAlloc((void **)&pinned, 8192, 0));
+	fails(cuMemHostRegister_v2(pinned, 8192, 0), CUDA_ERROR_INVALID_VALUE);
+	fails(cuMemHostRegister_v2(pinned + 4096, 4096, 0), CUDA_ERROR_INVALID_VALUE);
+	fails(cuMemHostUnregister(pinned), CUDA_ERROR_INVALID_VALUE);
+	fails(cuMemHostUnregister(pinned + 4096), CUDA_ERROR_INVALID_VALUE);
+	ok(cuMemFreeHost(pinned));
+}
+END_TEST
+
 /* As measured. A copy may end in memory of the host that CUDA does not know. */
 START_TEST(a_copy_across_two_registrations_is_refused)
 {
@@ -393,9 +408,9 @@ END_TEST
 static const struct {
 	unsigned flags, seen;
 	CUresult r;
-} registrations[] = {{0, 0, 0}, {1, 1, 0}, {3, 3, 0}, {16, 0, CUDA_ERROR_INVALID_VALUE}};
+} registrations[] = {{0, 2, 0}, {1, 3, 0}, {3, 3, 0}, {16, 0, CUDA_ERROR_INVALID_VALUE}};
 
-START_TEST(a_registration_reports_its_own_flags)
+START_TEST(a_registration_reports_its_own_flags_and_that_it_is_mapped)
 {
 	static char buffer[4096];
 	unsigned seen = 0;
@@ -614,9 +629,10 @@ static TCase *block_cases(void)
 	tcase_add_test(tc, the_pitch_of_an_allocation_is_a_multiple_of_512);
 	tcase_add_test(tc, pointer_attributes_describe_the_block);
 	tcase_add_test(tc, registered_host_memory_cannot_be_freed_by_the_driver);
+	tcase_add_test(tc, allocated_host_memory_is_neither_registered_nor_unregistered);
 	tcase_add_test(tc, a_copy_across_two_registrations_is_refused);
-	tcase_add_loop_test(
-		tc, a_registration_reports_its_own_flags, 0, (int)(sizeof(registrations) / sizeof(*registrations)));
+	tcase_add_loop_test(tc, a_registration_reports_its_own_flags_and_that_it_is_mapped, 0,
+		(int)(sizeof(registrations) / sizeof(*registrations)));
 	tcase_add_test(tc, managed_memory_is_accessible_to_host_and_device);
 	tcase_add_test(tc, arrays_and_physical_allocations_count_as_used_memory);
 	tcase_add_test(tc, physical_memory_lives_until_its_last_handle_and_mapping);
