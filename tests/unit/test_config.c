@@ -66,7 +66,7 @@ static void check_defaults(void)
 	ck_assert_int_eq(config.pinned_limit.kind, GP_LIMIT_NONE);
 	ck_assert_uint_eq(config.reserve_bytes, 256 << 20);
 	ck_assert_uint_eq(config.pending_count, UINT64_MAX);
-	ck_assert_uint_eq(config.pinned_threads, 0);
+	ck_assert_uint_eq(config.pinned_threads, GP_CONFIG_THREADS_AUTO);
 	ck_assert_double_eq_tol(config.pending_ratio, 0.2, 1e-12);
 	ck_assert_int_eq(config.reuse, GP_CONFIG_REUSE_AUTO);
 	ck_assert(!config.is_free_synchronous);
