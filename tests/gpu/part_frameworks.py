@@ -12,6 +12,7 @@ the folder that GPUPOOL_FRAMEWORKS names.
 
 import contextlib
 import dataclasses
+import importlib.metadata
 import importlib.util
 import json
 import os
@@ -28,12 +29,13 @@ import ctl
 import memory_watch
 import programs
 
-PART_SECONDS = 235
+PART_SECONDS = 380
 RUN_SECONDS = 60
 END_SECONDS = 20
 LEAST_SECONDS = 2
 IDLE_SECONDS, IDLE_BYTES = 5, 8 << 20
 MIB = 1 << 20
+VERSION = "version of "
 FAILURES = (programs.Trouble, OSError, ValueError, subprocess.SubprocessError)
 
 
@@ -56,6 +58,7 @@ WAYS = [
     Way("cudaMalloc", None, True, False),
 ]
 BASE = "raw"
+MAIN_WAYS = tuple(way.name for way in WAYS if way.pool or not way.is_own_off)
 HEADINGS = {
     "raw": "without gpupool",
     "split below": "on, above `split`",
@@ -68,7 +71,10 @@ HEADINGS = {
 
 @dataclasses.dataclass
 class Framework:
-    """words: the command; off_words: the command that has the framework's own pool off, where gpupool-run cannot."""
+    """
+    words: the command; off_words: the command that has the framework's own pool off, where gpupool-run cannot; package:
+    the Python package that tells the version.
+    """
 
     name: str
     words: list
@@ -78,6 +84,7 @@ class Framework:
     ways: tuple = tuple(way.name for way in WAYS)
     is_answer_exact: bool = True
     may_fail: tuple = ()  # ways in which a failure is an answer, too
+    package: str | None = None
 
 
 def script(name):
@@ -92,22 +99,36 @@ def frameworks():
     """The programs, the most important ones first: the part stops when its time is over."""
     kokkos, kokkos_async, amrex = (str(folder() / name) for name in ("work_kokkos", "work_kokkos_async", "work_amrex"))
     return [
-        Framework("PyTorch", script("work_torch.py"), 2, ("torch",), ways=("raw", "split below", "split", "vmm")),
+        Framework("PyTorch", script("work_torch.py"), 2, ("torch",), ways=("raw", "split below", "split", "vmm"),
+                  package="torch"),
+        Framework("TensorFlow", script("work_tensorflow.py"), 2, ("tensorflow",), ways=MAIN_WAYS, package="tensorflow"),
         Framework("Kokkos", [kokkos_async], 3, off_words=[kokkos]),
         Framework("AMReX", [amrex], 3, off_words=[amrex, "amrex.the_arena_init_size=0"]),
-        Framework("RMM", script("work_rmm.py"), 3, ("rmm", "cupy")),
-        Framework("JAX", script("work_jax.py"), 2, ("jax",), ways=("raw", "split below", "vmm below", "split")),
+        Framework("RMM", script("work_rmm.py"), 3, ("rmm", "cupy"), package="rmm-cu13"),
+        Framework("cuDF", script("work_cudf.py"), 2, ("cudf",), package="cudf-cu13"),
+        Framework("JAX", script("work_jax.py"), 2, ("jax",), ways=("raw", "split below", "vmm below", "split"),
+                  package="jax"),
+        Framework("Numba", script("work_numba.py"), 2, ("numba_cuda",), package="numba-cuda"),
+        Framework("CuPy", script("work_cupy.py"), 2, ("cupy",), package="cupy-cuda13x"),
+        Framework("DALI", script("work_dali.py"), 2, ("nvidia.dali",), ways=MAIN_WAYS,
+                  package="nvidia-dali-cuda130"),
         Framework("torch.compile", script("work_torch_compile.py"), 1, ("torch",), is_answer_exact=False,
                   ways=("raw", "split below", "split", "vmm", "cudaMalloc"), may_fail=("split", "vmm", "cudaMalloc")),
-        Framework("CuPy", script("work_cupy.py"), 2, ("cupy",)),
-        Framework("Numba", script("work_numba.py"), 2, ("numba_cuda",)),
     ]
+
+
+def is_there(module):
+    """True if this Python finds the module, which may be one of a package that is not there."""
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
 
 
 def missing(framework):
     """Returns what this machine lacks for the framework, or None."""
     for module in framework.modules:
-        if not importlib.util.find_spec(module):
+        if not is_there(module):
             return f"the Python package {module}"
     for words in filter(None, (framework.words, framework.off_words)):
         if not os.access(words[0], os.X_OK):
@@ -314,7 +335,14 @@ def note_way(results, framework, name, outcomes, base):
             note(key, value)
 
 
+def note_version(results, framework):
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        results.note(f"{VERSION}{framework.name}", importlib.metadata.version(framework.package))
+
+
 def judge(results, framework, outcomes):
+    if framework.package and outcomes:
+        note_version(results, framework)
     for name, found in outcomes.items():
         note_way(results, framework, name, found, outcomes.get(BASE, []))
     answers = {outcome.answer for found in outcomes.values() for outcome in found}
@@ -351,6 +379,11 @@ def table(rows):
             lines.append([framework.name, *(cell(notes, way.name, framework.name) for way in WAYS),
                           str(few) if few == many else f"{few} to {many}"])
     return ["program", *(HEADINGS[way.name] for way in WAYS), "runs"], lines
+
+
+def software(rows):
+    """The frameworks that ran, and their versions as far as they are known."""
+    return [f"{row['name'].removeprefix(VERSION)} {row['value']}" for row in rows if row["name"].startswith(VERSION)]
 
 
 def find_runs(results, out, programs_of):

@@ -146,7 +146,10 @@ def save(options, statuses):
             print(f"gpu-test: {name} has no results to save")
             continue
         command = f"scripts/gpu-test --part {name}" + (f" --scale {options.scale:g}" if options.scale != 1 else "")
-        document = {"runs": [result_file.describe_run(programs.ROOT, command)], "result": verification.result_words(rows)}
+        run = result_file.describe_run(programs.ROOT, command)
+        if hasattr(PARTS[name], "software"):
+            run["software"] = ", ".join(filter(None, [run.get("software"), *PARTS[name].software(rows)]))
+        document = {"runs": [run], "result": verification.result_words(rows)}
         if hasattr(PARTS[name], "table"):
             document["head"], document["rows"] = PARTS[name].table(rows)
         print(f"gpu-test: {result_file.save(options.save, name, document)}")

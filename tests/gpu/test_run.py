@@ -631,7 +631,8 @@ class FrameworksTest(WithOut):
 
     def test_a_framework_that_is_not_there_is_named_and_passes_nothing(self):
         absent = [part_frameworks.Framework("A", [sys.executable], 1, ("no_such_module",)),
-                  part_frameworks.Framework("B", [str(self.out / "no_such_program")], 1)]
+                  part_frameworks.Framework("B", [str(self.out / "no_such_program")], 1),
+                  part_frameworks.Framework("C", [sys.executable], 1, ("no_such_package.module",))]
         with mock.patch("programs.preload_library", return_value="/lib"), \
                 mock.patch("part_frameworks.find_gpupool_run", return_value="run"):
             part_frameworks.run(self.results, self.out, types.SimpleNamespace(scale=1.0), lambda: absent)
@@ -639,6 +640,7 @@ class FrameworksTest(WithOut):
         self.assertEqual([row["name"] for row in rows], [
             "A: not there: this machine lacks the Python package no_such_module",
             "B: not there: this machine lacks no_such_program",
+            "C: not there: this machine lacks the Python package no_such_package.module",
         ])
         self.assertEqual({row["type"] for row in rows}, {"note"})
 
@@ -762,6 +764,20 @@ class SaveTest(WithOut):
         self.assertEqual((path.name, found["result"]), ("streams.json", "1 of 1 checks"))
         self.assertEqual(found["runs"][0]["command"], "scripts/gpu-test --part streams --scale 0.01")
         self.assertIn("contexts has no results to save", self.printed.getvalue())
+
+    def test_results_of_frameworks_are_saved_with_their_versions(self):
+        found = results.Results(self.out, "frameworks")
+        there = part_frameworks.Framework("Any", ["/bin/any"], 1, package="any")
+        outcome = part_frameworks.Outcome(2.0, "7", None, None, None, {})
+        with mock.patch("importlib.metadata.version", return_value="1.2"):
+            part_frameworks.judge(found, there, {"raw": [outcome]})
+        part_frameworks.judge(found, part_frameworks.Framework("Other", ["/bin/any"], 1, package="no-such-package"),
+                              {"raw": [outcome]})
+        options = types.SimpleNamespace(out=self.out, save=self.out / "saved", scale=1)
+        with mock.patch("result_file.describe_run", return_value={"software": "driver 1"}):
+            run.save(options, {"frameworks": 0})
+        saved = json.loads((self.out / "saved" / "frameworks.json").read_text())
+        self.assertEqual(saved["runs"], [{"software": "driver 1, Any 1.2"}])
 
 
 if __name__ == "__main__":
