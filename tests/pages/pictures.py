@@ -154,7 +154,8 @@ def top(place):
     with place.running("--limit=1GiB", "./solver", "40") as first, \
             place.running("./solver", "500", "--slow", is_ready=False) as second:
         names = [(str(pid), terminal.fixed_pid(pid, nth)) for nth, pid in enumerate((first, second))]
-        names += [(" --wait", "       "), (f"{getpass.getuser():<4}", "user")]
+        # The option of the solver is not for users. The edge of the screen may cut it.
+        names += [(" --wait"[:n], n * " ") for n in range(len(" --wait"), len(" --"), -1)] + [(f"{getpass.getuser():<4}", "user")]
         words = ["gpupool-stat", "top", "--watch=0.2", str(first), str(second)]
         env = {**place.env, "LD_PRELOAD": str(place.host)}
         screen.run(words, env, place.folder, names, b"q", 9, is_open=True)
@@ -163,6 +164,8 @@ def top(place):
 
 def compare(place):
     # Calls take real time, and the program waits for the GPU itself, so that the times mean something (tests/sim/README.md).
+    if not (place.sim / "nvml" / "libnvidia-ml.so.1").exists():
+        sys.exit(f"pictures: {place.sim / 'nvml'} is not built")
     place.env |= {"SIMGPU_REALTIME": "1", "SIMGPU_SHARED": str(place.folder / "shared"),
                   "LD_LIBRARY_PATH": f"{place.sim}:{place.sim / 'nvml'}"}
     screen = place.screen()

@@ -98,6 +98,17 @@ class Watch(Case):
         self.assertRegex(total, r"^ *all +0 +8.00 GiB  4.00 GiB  12.0 GiB .* 9.00 GiB")
         self.assertIn("with all its counters", hint)
 
+    def test_lines_of_an_advice_break_between_words(self):
+        blocks = [(f"{0x7f0000000000 + (nth << 24):x}", 3_000_000 + nth * 70_000) for nth in range(40)]
+        events = [f"a {address} {size}" for address, size in blocks]
+        events += [f"f {address}" for address, _ in blocks[::2]] + [f"a {0x7e << 40:x} 90000000"]
+        trace = pathlib.Path(self.folder, "trace.txt")
+        trace.write_text("\n".join(events) + "\n")
+        terminal = Terminal([STAT, "advise", trace], 60, 60, self.env())
+        self.addCleanup(terminal.close)
+        terminal.wait_for("expected to take")
+        self.assertRegex(terminal.text, r"(?m)^at the peak of split .* the\s*$\n^  \w")
+
     def test_table_of_processes_shows_allocations_per_second(self):
         for name, hits in (("aaa", 1200), ("bbb", 300)):
             self.peer({"status": status(name, growth={"hits": hits})})

@@ -19,14 +19,16 @@ void replay_show_fragments(enum gp_kind kind, const struct replay_contents *cont
 	const struct replay_fragment_sites *sites)
 {
 	static const char *const headings[] = {">UNUSED BESIDE", ">BLOCKS", ">AVERAGE SIZE", "<ALLOCATED BY"};
-	char a[STAT_TEXT_MAX], b[STAT_TEXT_MAX], c[STAT_TEXT_MAX];
+	char a[STAT_TEXT_MAX], b[STAT_TEXT_MAX], c[STAT_TEXT_MAX], text[192];
 	struct stat_table *table;
 
 	stat_bytes(a, f->unused_bytes);
 	stat_bytes(b, f->taken_bytes);
 	stat_bytes(c, f->largest_unused_bytes);
-	printf("\nat the peak of %s %s of %s are not used; the largest unused block has %s\n", gp_kind_name(kind), a, b,
-		c);
+	snprintf(text, sizeof(text), "at the peak of %s %s of %s are not used; the largest unused block has %s",
+		gp_kind_name(kind), a, b, c);
+	putchar('\n');
+	stat_print_lines(text, stat_width());
 	if (!f->n)
 		return;
 	table = stat_table_new(headings, LENGTH(headings));
