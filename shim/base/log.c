@@ -29,6 +29,7 @@
 static char path_template[PATH_SIZE];
 static struct statx stderr_at_start; /* all zeros: descriptor 2 was closed */
 static _Atomic int current_level = GP_LOG_OFF;
+static _Atomic bool is_failure_told; /* of the log file that cannot be opened */
 
 static bool is_same_file(const struct statx *a, const struct statx *b)
 {
@@ -66,22 +67,12 @@ static bool is_stderr_usable(void)
 static int open_file(void)
 {
 	char path[PATH_SIZE];
+	int fd;
 
 	if (!gp_file_expand(path, sizeof(path), path_template))
-		return -1;
-	return open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK, 0600);
-}
-
-static void send_line(const char *line, size_t length)
-{
-	int fd = *path_template ? open_file() : -1;
-
-	if (fd >= 0) {
-		(void)gp_file_write(fd, line, length);
-		close(fd);
-	} else if (is_stderr_usable()) {
-		(void)gp_file_write(STDERR_FILENO, line, length);
-	}
+		return -ENAMETOOLONG;
+	fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK, 0600);
+	return fd < 0 ? -errno : fd;
 }
 
 /*
@@ -104,6 +95,45 @@ static size_t finish_line(char line[static LINE_SIZE], int wanted)
 	return length;
 }
 
+static void send_to_stderr(const char *line, size_t length)
+{
+	if (is_stderr_usable())
+		(void)gp_file_write(STDERR_FILENO, line, length);
+}
+
+/* Says once why the lines are not in the log file. */
+static void tell_failure(int error)
+{
+	char line[LINE_SIZE];
+	int wanted;
+
+	if (atomic_exchange(&is_failure_told, true))
+		return;
+	wanted = snprintf(line, sizeof(line),
+		"gpupool[%d]: warn: cannot open the log file %s (error %d): messages go to stderr; correct "
+		"GPUPOOL_LOG_FILE",
+		(int)getpid(), path_template, error);
+	send_to_stderr(line, finish_line(line, wanted));
+}
+
+static void send_line(const char *line, size_t length)
+{
+	int fd;
+
+	if (!*path_template) {
+		send_to_stderr(line, length);
+		return;
+	}
+	fd = open_file();
+	if (fd < 0) {
+		tell_failure(-fd);
+		send_to_stderr(line, length);
+		return;
+	}
+	(void)gp_file_write(fd, line, length);
+	close(fd);
+}
+
 static const char *level_name(enum gp_log_level level)
 {
 	static const char *const names[] = {"off", "error", "warn", "info", "debug"};
@@ -123,6 +153,7 @@ void gp_log_note_stderr(void)
 void gp_log_open(enum gp_log_level level, const char *template)
 {
 	path_template[0] = '\0';
+	atomic_store(&is_failure_told, false);
 	if (template && strcmp(template, "stderr") && strlen(template) < sizeof(path_template))
 		strcpy(path_template, template);
 	atomic_store_explicit(&current_level, (int)level, memory_order_release);

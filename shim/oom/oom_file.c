@@ -184,11 +184,19 @@ static int save(const struct gp_oom *oom)
 
 void gp_oom_save(const struct gp_oom *oom)
 {
+	char where[PATH_MAX];
 	int r;
 
 	if (strcmp(gp_state.config.oom_file, "off") == 0)
 		return;
 	r = save(oom);
-	if (r)
+	if (!r)
+		return;
+	if (is_named())
+		gp_log(GP_LOG_WARN,
+			"cannot save the out-of-memory report to %s (error %d): correct GPUPOOL_OOM_FILE; while this "
+			"process runs, gpupool-stat oom %d shows the report",
+			gp_oom_where(where, sizeof(where)), -r, (int)getpid());
+	else
 		gp_log(GP_LOG_INFO, "cannot save the out-of-memory report (error %d): check GPUPOOL_OOM_FILE", -r);
 }

@@ -13,7 +13,10 @@
 #include "oom.h"
 #include "common/oom_name.h"
 
-/* Writes the file unless GPUPOOL_OOM_FILE is off. A failure is logged at level info. No lock may be held. */
+/*
+ * Writes the file unless GPUPOOL_OOM_FILE is off. A failure is logged: at level warn if the user named the file, else
+ * at level info. No lock may be held.
+ */
 void gp_oom_save(const struct gp_oom *oom);
 
 /* Writes the argument with which gpupool-stat oom finds the report: the process, or the file that the user named. */

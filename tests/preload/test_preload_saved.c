@@ -209,6 +209,15 @@ START_TEST(without_a_usable_directory_no_report_is_saved_and_only_log_level_info
 }
 END_TEST
 
+START_TEST(a_report_that_cannot_be_saved_in_the_named_file_is_said_at_once)
+{
+	const char *const settings[] = {"GPUPOOL_LIMIT=200MiB", "GPUPOOL_OOM_FILE=/dev/null/x", NULL};
+
+	play("app_short", "leak", settings);
+	check_in(play_err, "warn: cannot save the out-of-memory report to /dev/null/x (error 20): ");
+}
+END_TEST
+
 /* Writes 70 reports, the oldest first. */
 static void put_old_reports(void)
 {
@@ -251,6 +260,7 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc, message_screen_and_recording_agree_about_an_out_of_memory, 0, 2);
 	tcase_add_test(tc, the_report_file_replaces_a_link_and_does_not_follow_it);
 	tcase_add_test(tc, without_a_usable_directory_no_report_is_saved_and_only_log_level_info_says_so);
+	tcase_add_test(tc, a_report_that_cannot_be_saved_in_the_named_file_is_said_at_once);
 	tcase_add_test(tc, only_the_64_newest_reports_stay_and_other_files_are_untouched);
 }
 

@@ -192,7 +192,21 @@ START_TEST(logging_preserves_errno_and_can_print_it)
 	errno = ENOSPC;
 	gp_log(GP_LOG_WARN, "%m");
 	ck_assert_int_eq(errno, ENOSPC);
-	check_text("gpupool[%d]: warn: No space left on device\n", (int)getpid());
+	check_text("gpupool[%1$d]: warn: cannot open the log file /dev/null/file (error 20): messages go to stderr; "
+		   "correct GPUPOOL_LOG_FILE\n"
+		   "gpupool[%1$d]: warn: No space left on device\n",
+		(int)getpid());
+}
+END_TEST
+
+START_TEST(a_log_file_that_cannot_be_opened_is_named_once)
+{
+	redirect_stderr(O_WRONLY);
+	gp_log_open(GP_LOG_WARN, "/dev/null/%p");
+	gp_log(GP_LOG_WARN, "one");
+	gp_log(GP_LOG_WARN, "two");
+	ck_assert_ptr_nonnull(strstr(file_text(path), "cannot open the log file /dev/null/%p (error 20)"));
+	ck_assert_int_eq(count_lines(text), 3);
 }
 END_TEST
 
@@ -496,6 +510,7 @@ int main(void)
 	tcase_add_test(tc, control_characters_in_a_log_line_are_replaced);
 	tcase_add_test(tc, a_long_log_line_is_truncated_and_still_ends_in_a_newline);
 	tcase_add_test(tc, logging_preserves_errno_and_can_print_it);
+	tcase_add_test(tc, a_log_file_that_cannot_be_opened_is_named_once);
 	tcase_add_test(tc, a_log_file_is_made_at_the_first_line_and_private_to_its_owner);
 	tcase_add_test(tc, an_existing_log_file_is_appended_to);
 	tcase_add_test(tc, a_symlink_as_log_file_is_not_followed);

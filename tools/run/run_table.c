@@ -40,8 +40,8 @@ static void speed_cell(char cell[static CELL_MAX], const struct run_result *run,
 
 	if (run == first || ratio <= 0)
 		return;
-	if (ratio < 0.1) /* two decimals would be too few */
-		snprintf(cell, CELL_MAX, "%.0fx as long", 1 / ratio);
+	if (ratio < 1) /* not "0.11x as fast", which few people read as nine times as long */
+		snprintf(cell, CELL_MAX, ratio < 0.1 ? "%.0fx as long" : "%.2fx as long", 1 / ratio);
 	else
 		snprintf(cell, CELL_MAX, "%.2fx as fast", ratio);
 }
