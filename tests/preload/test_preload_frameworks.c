@@ -66,6 +66,7 @@ static const struct {
 	{"./jax_plugins/xla_cuda12/xla_cuda_plugin.so", "XLA_PYTHON_CLIENT_PREALLOCATE=false", "JAX", "true"},
 	{"./jax_plugins/xla_cuda12/xla_cuda_plugin.so", "XLA_PYTHON_CLIENT_ALLOCATOR=platform", "JAX", "false"},
 	{"./jaxlib/xla_extension.so", "XLA_PYTHON_CLIENT_ALLOCATOR=bfc", "JAX", "true"},
+	{"./tensorflow/libtensorflow_framework.so.2", NULL, "TensorFlow", "true"},
 	{"./tensorflow/libtensorflow_cc.so.2", "TF_GPU_ALLOCATOR=cuda_malloc_async", "TensorFlow", "true"},
 	{"./tensorflow/libtensorflow_cc.so.2", "TF_GPU_ALLOCATOR=cuda_malloc", "TensorFlow", "false"},
 	{"./cupy_backends/cuda/api/runtime.abi3.so", NULL, "CuPy", "true"},
