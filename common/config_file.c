@@ -301,6 +301,16 @@ static void read_directory(
 	closedir(dir);
 }
 
+/* A sandbox that forbids the question has no answer worth a message. */
+static bool is_missing(const char *directory)
+{
+	struct statx st;
+
+	if (statx(AT_FDCWD, directory, 0, STATX_TYPE, &st))
+		return errno == ENOENT || errno == ENOTDIR;
+	return !S_ISDIR(st.stx_mode);
+}
+
 void gp_config_files_read(const char *directory, bool is_default, const struct gp_config_process *process,
 	const struct gp_config_lines *lines)
 {
@@ -312,6 +322,8 @@ void gp_config_files_read(const char *directory, bool is_default, const struct g
 		return;
 	/* The caller holds a lock. */
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+	if (!is_default && is_missing(directory))
+		refuse_file(lines, directory, "is not a directory");
 	if (snprintf(path, sizeof(path), "%s/" MAIN_FILE, directory) < (int)sizeof(path))
 		read_file(AT_FDCWD, path, path, is_default, process, lines);
 	if (snprintf(path, sizeof(path), "%s/" DIRECTORY, directory) < (int)sizeof(path))

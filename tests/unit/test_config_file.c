@@ -97,6 +97,18 @@ static void check_source(enum gp_option option, const char *source)
 		ck_assert_str_eq(text, source);
 }
 
+START_TEST(a_directory_of_settings_that_does_not_exist_is_reported)
+{
+	const char *environment[] = {"GPUPOOL_CONFIG_DIR=/dev/null/x", "GPUPOOL_LIMIT=1GiB", NULL};
+
+	n_reports = 0;
+	ck_assert_int_eq(gp_config_load(&config, (char *const *)environment, note, NULL), 0);
+	ck_assert_uint_eq(n_reports, 1);
+	ck_assert_str_eq(reports[0], "/dev/null/x is not a directory; it is ignored");
+	check_source(GP_OPTION_LIMIT, "environment");
+}
+END_TEST
+
 START_TEST(without_files_the_defaults_hold_and_nothing_is_reported)
 {
 	ck_assert_int_eq(rmdir(path_of("gpupool.d")), 0);
@@ -384,6 +396,7 @@ int main(void)
 
 	suite_add_tcase(suite, tc);
 	tcase_add_checked_fixture(tc, make_directory, remove_directory);
+	tcase_add_test(tc, a_directory_of_settings_that_does_not_exist_is_reported);
 	tcase_add_test(tc, without_files_the_defaults_hold_and_nothing_is_reported);
 	tcase_add_test(tc, later_files_win_over_earlier_ones_and_the_environment_over_all);
 	tcase_add_test(tc, the_limit_of_a_scheduler_wins_over_that_of_a_file);
