@@ -680,7 +680,7 @@ static const struct {
 	{{"replay"}, 2, "replay takes one file."},
 	{{"replay", "a", "b"}, 2, "replay takes one file."},
 	{{"replay", "-n", "1", "a"}, 2, "replay does not take -n."},
-	{{"replay", "--pool=other", "a"}, 2, "--pool: there is no pool type 'other'."},
+	{{"replay", "--pool=other", "a"}, 2, "--pool: 'other' is not none, simple, binned, split or vmm."},
 	{{"replay", "--reuse=never", "a"}, 2, "--reuse: 'never' is not auto, ordered or completed."},
 	{{"replay", "--limit=much", "a"}, 2, "--limit: 'much' is not a size."},
 	{{"replay", "--limit=0", "a"}, 2, "--limit: '0' is not a size."},

@@ -20,7 +20,8 @@ static bool choose_kind(const char *text, enum gp_kind *ret_kind)
 		*ret_kind = kind;
 		return true;
 	}
-	stat_error(next_help, "--pool: there is no pool type '%s'.", text);
+	_Static_assert(GP_N_KINDS == 5, "the message names them");
+	stat_error(next_help, "--pool: '%s' is not none, simple, binned, split or vmm.", text);
 	return false;
 }
 
