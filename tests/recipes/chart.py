@@ -4,11 +4,16 @@
 Renders the chart of docs/recipes/helm without Helm, for its tests.
 
 It knows the part of Helm's language that the chart uses, and refuses all else:
-    {{ .Values.a.b }}  {{ .Release.Name }}  {{ .Chart.AppVersion }}
-    {{- toYaml .Values.a | nindent N }}  {{- .Files.Get "FILE" | nindent N }}
-    {{- if .Values.a }} ... {{- end }}
+    {{ .Values.a.b }}  {{ .Values.a | quote }}  {{ .Release.Name }}  {{ .Chart.AppVersion }}
+    {{ toJson .Values.a }}  {{- toYaml .Values.a | nindent N }}  {{ required "MESSAGE" .Values.a }}
+    {{- .Files.Get "FILE" | nindent N }}  {{ .Files.Get "FILE" | sha256sum }}
+    {{- if .Values.a }} ... {{- else }} ... {{- end }}  {{- if not .Values.a }} ... {{- end }}
+
+`scripts/recipes-test chart` compares what it renders with what Helm renders.
 """
 
+import hashlib
+import json
 import re
 
 import yaml
@@ -29,16 +34,30 @@ def indented(text, columns):
     return "\n" + "\n".join(" " * columns + line if line else line for line in text.rstrip("\n").split("\n"))
 
 
+def text_of(path, scope):
+    value = value_of(path, scope)
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        raise ValueError(f"{path} is neither a text nor a number")
+    return str(value)
+
+
 def evaluate(action, scope, files):
     if re.fullmatch(r"\.[\w.]+", action):
-        value = value_of(action, scope)
-        if not isinstance(value, (str, int, float)):
-            raise ValueError(f"{action} is a list or a map")
-        return str(value)
+        return text_of(action, scope)
+    if match := re.fullmatch(r"(\.[\w.]+) \| quote", action):
+        return json.dumps(text_of(match[1], scope))
+    if match := re.fullmatch(r'required "([^"]+)" (\.[\w.]+)', action):
+        if not value_of(match[2], scope):
+            raise ValueError(match[1])
+        return text_of(match[2], scope)
+    if match := re.fullmatch(r"toJson (\.[\w.]+)", action):
+        return json.dumps(value_of(match[1], scope), separators=(",", ":"), sort_keys=True)
     if match := re.fullmatch(r"toYaml (\.[\w.]+) \| nindent (\d+)", action):
         return indented(yaml.safe_dump(value_of(match[1], scope), sort_keys=False), int(match[2]))
     if match := re.fullmatch(r'\.Files\.Get "([^"]+)" \| nindent (\d+)', action):
         return indented((files / match[1]).read_text(), int(match[2]))
+    if match := re.fullmatch(r'\.Files\.Get "([^"]+)" \| sha256sum', action):
+        return hashlib.sha256((files / match[1]).read_bytes()).hexdigest()
     raise ValueError(f"the renderer does not know {{{{ {action} }}}}")
 
 
@@ -49,8 +68,11 @@ def render(text, scope, files):
         if all(shown):
             out.append(text[at:match.start()] + ("" if is_trimmed else space))
         at = match.end()
-        if condition := re.fullmatch(r"if (\.[\w.]+)", action):
-            shown.append(bool(value_of(condition[1], scope)))
+        if condition := re.fullmatch(r"if (not )?(\.[\w.]+)", action):
+            # Helm does not look at what it leaves out.
+            shown.append(all(shown) and bool(value_of(condition[2], scope)) != bool(condition[1]))
+        elif action == "else":
+            shown[-1] = not shown[-1]
         elif action == "end":
             shown.pop()
         elif all(shown):

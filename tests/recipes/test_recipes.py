@@ -7,6 +7,7 @@ Checks the recipes as far as that needs neither root nor services, which `script
 """
 
 import ast
+import importlib.util
 import json
 import os
 import pathlib
@@ -39,7 +40,7 @@ def commands_of(page):
 def texts_that_run():
     """All lines of texts in the parts of scripts/recipes-test; a variable in an f-string stands as {}."""
     for path in sorted((ROOT / "tests/recipes").glob("*.py")):
-        if path.name in ("test_recipes.py", "chart.py"):
+        if path.name in ("test_recipes.py", "test_webhook.py", "chart.py"):
             continue
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
@@ -118,6 +119,9 @@ def check_cdi(document, folder):
     assert mounts["/run/gpupool"]["hostPath"] == "/run/gpupool"
 
 
+SECRET = {"certManager": False, "secret": "own", "caBundle": "UEVN"}
+
+
 def chart(**changes):
     try:
         import chart as renderer
@@ -133,6 +137,10 @@ def the_chart_has_its_optional_documents_only_if_they_are_switched_on():
     on = {"enabled": True}
     assert set(chart(serviceMonitor=on, rules=on, dashboard=on)) == plain | {
         ("ServiceMonitor", "pool"), ("PrometheusRule", "pool"), ("ConfigMap", "pool-dashboard")}
+    with_secret = plain | {(kind, "pool-webhook") for kind in (
+        "MutatingWebhookConfiguration", "ConfigMap", "Service", "PodDisruptionBudget", "Deployment")}
+    assert set(chart(webhook=on)) == with_secret | {("Issuer", "pool-webhook"), ("Certificate", "pool-webhook")}
+    assert set(chart(webhook={**on, "certificate": SECRET})) == with_secret
 
 
 def the_chart_has_the_rules_and_the_dashboard_of_the_tools():
@@ -169,6 +177,82 @@ def the_exporter_of_the_chart_has_the_capabilities_of_the_unit():
     context = pod["containers"][0]["securityContext"]
     assert context["capabilities"] == {"drop": ["ALL"], "add": wanted} and context["readOnlyRootFilesystem"]
     assert pod["hostPID"] is True and not context["allowPrivilegeEscalation"]
+
+
+def load_webhook():
+    spec = importlib.util.spec_from_file_location("webhook", RECIPES / "helm/gpupool/files/gpupool-webhook.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def the_webhook_is_asked_about_pods_and_namespaces_with_the_label_alone():
+    configuration = chart(webhook={"enabled": True})["MutatingWebhookConfiguration", "pool-webhook"]
+    by_pod, by_namespace = configuration["webhooks"]
+    assert by_pod["objectSelector"] == {"matchLabels": {"gpupool.dev/inject": "true"}}
+    assert by_namespace["namespaceSelector"]["matchLabels"] == {"gpupool.dev/inject": "true"}
+    # Each selected pod is asked about once.
+    expression, = by_namespace["objectSelector"]["matchExpressions"]
+    assert expression == {"key": "gpupool.dev/inject", "operator": "NotIn", "values": ["true", "false"]}
+    for webhook, path in (by_pod, "/pod"), (by_namespace, "/namespace"):
+        assert (webhook["failurePolicy"], webhook["sideEffects"]) == ("Fail", "None") and webhook["timeoutSeconds"] < load_webhook().CONNECTION_S
+        assert webhook["clientConfig"]["service"]["path"] == path
+        assert webhook["rules"] == [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"],
+                                     "scope": "Namespaced"}]
+        own, = webhook["namespaceSelector"]["matchExpressions"]
+        assert own["operator"] == "NotIn" and {"gpu", "kube-system"} == set(own["values"])
+
+
+def the_parts_of_the_webhook_fit_together():
+    documents = chart(webhook={"enabled": True, "installer": {"user": None}})
+    configuration, service, deployment, certificate = (
+        documents[kind, "pool-webhook"] for kind in ("MutatingWebhookConfiguration", "Service", "Deployment", "Certificate"))
+    assert configuration["metadata"]["annotations"] == {"cert-manager.io/inject-ca-from": "gpu/pool-webhook"}
+    for webhook in configuration["webhooks"]:
+        address = webhook["clientConfig"]["service"]
+        assert f"{address['name']}.{address['namespace']}.svc" in certificate["spec"]["dnsNames"]
+        assert address["name"] == service["metadata"]["name"] and address["port"] == service["spec"]["ports"][0]["port"]
+        assert "caBundle" not in webhook["clientConfig"]
+    template = deployment["spec"]["template"]
+    labels = template["metadata"]["labels"]
+    for selector in (service["spec"]["selector"], deployment["spec"]["selector"]["matchLabels"],
+                     documents["PodDisruptionBudget", "pool-webhook"]["spec"]["selector"]["matchLabels"]):
+        assert selector.items() <= labels.items()
+    # The Service of the exporter must not select the webhook, nor the other way round.
+    assert not chart()["Service", "pool"]["spec"]["selector"].items() <= labels.items()
+    pod = template["spec"]
+    program, = pod["containers"]
+    assert service["spec"]["ports"][0]["targetPort"] == program["ports"][0]["name"] == program["readinessProbe"]["httpGet"]["port"]
+    module = load_webhook()
+    options, address = module.parse(program["args"])
+    assert address == ("", program["ports"][0]["containerPort"]) and options.image == "gpupool:" + VERSION
+    assert (options.user, options.version, options.host_sockets) == (None, VERSION, False)
+    # A pod of the class Guaranteed stays in it.
+    assert options.resources["requests"] == options.resources["limits"] and {"cpu", "memory"} == set(options.resources["limits"])
+    mounts = {mount["name"]: mount["mountPath"] for mount in program["volumeMounts"]}
+    assert program["command"][-1].startswith(mounts["program"] + "/") and options.key.startswith(mounts["certificate"] + "/")
+    data = documents["ConfigMap", "pool-webhook"]["data"]
+    assert data == {"gpupool-webhook.py": pathlib.Path(module.__file__).read_text()}
+    assert certificate["spec"]["secretName"] in [volume.get("secret", {}).get("secretName") for volume in pod["volumes"]]
+    security = {**pod["securityContext"], **program["securityContext"]}
+    assert security["runAsNonRoot"] and security["readOnlyRootFilesystem"] and security["capabilities"] == {"drop": ["ALL"]}
+    assert pod["automountServiceAccountToken"] is False
+
+
+def the_chart_takes_a_given_certificate_and_does_not_forget_its_signer():
+    documents = chart(webhook={"enabled": True, "certificate": SECRET})
+    configuration = documents["MutatingWebhookConfiguration", "pool-webhook"]
+    assert [webhook["clientConfig"]["caBundle"] for webhook in configuration["webhooks"]] == ["UEVN"] * 2
+    assert "annotations" not in configuration["metadata"]
+    volumes = documents["Deployment", "pool-webhook"]["spec"]["template"]["spec"]["volumes"]
+    assert "own" in [volume.get("secret", {}).get("secretName") for volume in volumes]
+    for name in "secret", "caBundle":
+        try:
+            chart(webhook={"enabled": True, "certificate": {**SECRET, name: ""}})
+        except ValueError as error:
+            assert f"webhook.certificate.{name} is needed" in str(error)
+            continue
+        raise AssertionError(f"the chart was rendered without {name}")
 
 
 def install(folder, image, cdi, **changes):
@@ -234,7 +318,8 @@ def a_mistake_in_a_template_is_an_error():
         import_error = error
     if import_error:
         raise Skip("no Python module yaml")
-    for text in ("{{ .Values.none }}", "{{ include \"x\" . }}", "{{- if .Values.a }}", "{{ .Values }}"):
+    for text in ("{{ .Values.none }}", "{{ .Values.none | quote }}", "{{ toJson .Values.none }}", "{{ .Values.a | upper }}",
+                 "{{- if not .Values.none }}{{- end }}", "{{ required \"x\" .Values.none }}", "{{ include \"x\" . }}", "{{- if .Values.a }}", "{{ .Values }}"):
         try:
             renderer.render(text, {"Values": {"a": 1}}, RECIPES)
         except ValueError:
@@ -253,6 +338,9 @@ main([
     the_chart_has_the_rules_and_the_dashboard_of_the_tools,
     the_names_and_labels_of_the_chart_fit_together,
     the_exporter_of_the_chart_has_the_capabilities_of_the_unit,
+    the_webhook_is_asked_about_pods_and_namespaces_with_the_label_alone,
+    the_parts_of_the_webhook_fit_together,
+    the_chart_takes_a_given_certificate_and_does_not_forget_its_signer,
     the_chart_installs_a_release_beside_an_older_one_and_replaces_the_CDI_file,
     the_pod_runs_its_program_under_the_library_that_it_copies,
     systemd_accepts_the_unit,
