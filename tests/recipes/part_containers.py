@@ -6,9 +6,11 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import subprocess
 
+import part_chart
 from recipes import OTHER_USER, PREFIX, SIM, SIMULATION, WORK, Skip, await_true, expect, make_tarball, mount, need, run, start
 
 IMAGE = "localhost/train"
@@ -191,6 +193,45 @@ def a_pod_copies_the_library_into_a_folder_that_its_containers_share(root):
     check_half(run(f"podman run --rm --user 1000 -v {folder}:/gpupool:ro --device nvidia.com/gpu=all $IMAGE {start_program}"))
 
 
+def podman_words(container, folders, *more):
+    """The command of podman for a container of a pod, whose volumes are these folders."""
+    context = container.get("securityContext", {})
+    words = ["podman", "run", "--rm", "--user", str(context.get("runAsUser", 1000)), "--device", "nvidia.com/gpu=all", "--entrypoint="]
+    if context.get("readOnlyRootFilesystem"):
+        words += ["--read-only", "--read-only-tmpfs=false"]
+    if context.get("capabilities") == {"drop": ["ALL"]}:
+        words += ["--cap-drop=all"]
+    if context.get("allowPrivilegeEscalation") is False:
+        words += ["--security-opt=no-new-privileges"]
+    for entry in container.get("env", ()):
+        words += ["-e", f"{entry['name']}={entry.get('value', 'downward')}"]
+    for mounted in container["volumeMounts"]:
+        words += ["-v", f"{folders[mounted['name']]}:{mounted['mountPath']}:{'ro' if mounted.get('readOnly') else 'rw'}"]
+    return shlex.join([*words, *more, container["image"], *container["command"]])
+
+
+def a_pod_that_the_webhook_patches_runs_with_the_library_or_not_at_all(root):
+    need_containers()
+    if run("podman image exists localhost/gpupool && echo yes", expected=None).strip() != "yes":
+        raise Skip("the image was not built")
+    train = {"name": "train", "image": IMAGE, "command": ["python", "train.py"]}
+    spec = part_chart.patched(root, part_chart.labelled({"containers": [train]}, limit="50%"))["spec"]
+    (first,), (train,) = spec["initContainers"], spec["containers"]
+    folders = {}
+    for volume in spec["volumes"]:
+        expect(volume["emptyDir"] == {}, str(volume))
+        folders[volume["name"]] = folder = pathlib.Path("/opt/apps", "patched-" + volume["name"])
+        folder.mkdir()
+        folder.chmod(0o777)
+    # In an image with a broken library the init container fails, so that the pod does not start.
+    broken = pathlib.Path("/opt/apps/broken.so")
+    broken.write_text("no library\n")
+    text = run(podman_words(first, folders, "-v", f"{broken}:/opt/gpupool/lib/gpupool/libgpupool.so:ro"), expected=1)
+    expect("/gpupool/lib/gpupool/libgpupool.so does not load" in text, text)
+    run(podman_words(first, folders))
+    check_half(run(podman_words(train, folders)))
+
+
 def a_user_without_rights_runs_a_container_with_the_library(root):
     need_containers()
     home = pathlib.Path("/opt/apps/home")
@@ -216,5 +257,6 @@ STEPS = [
     a_container_with_a_read_only_root_has_a_socket_and_a_counter_page,
     an_image_has_the_library_built_in,
     a_pod_copies_the_library_into_a_folder_that_its_containers_share,
+    a_pod_that_the_webhook_patches_runs_with_the_library_or_not_at_all,
     a_user_without_rights_runs_a_container_with_the_library,
 ]

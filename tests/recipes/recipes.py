@@ -14,6 +14,7 @@ SIM = pathlib.Path("/opt/apps/sim")
 OTHER_USER = "games"  # a user of every Debian
 LIMIT_S = 60
 RECIPES = "docs/recipes"
+BUILD = None  # the build folder; run.py sets it
 MAKE_RUN_DIR = ("echo 'd /run/gpupool 1777 root root -' >/etc/tmpfiles.d/gpupool.conf && "
                 "systemd-tmpfiles --create gpupool.conf")
 

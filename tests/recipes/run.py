@@ -36,6 +36,7 @@ def run_step(part, step, root):
 
 def main(root, build, *parts):
     root, counts = pathlib.Path(root), {"passed": 0, "failed": 0, "skipped": 0}
+    recipes.BUILD = build
     recipes.make_machine(root, build)
     for part in parts:
         for step in importlib.import_module("part_" + part).STEPS:

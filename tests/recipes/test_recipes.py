@@ -179,6 +179,12 @@ def the_exporter_of_the_chart_has_the_capabilities_of_the_unit():
     assert pod["hostPID"] is True and not context["allowPrivilegeEscalation"]
 
 
+def the_chart_has_the_CDI_devices_of_the_file_for_containers():
+    text = chart()["ConfigMap", "pool-install"]["data"]["gpupool.json"]
+    file = (RECIPES / "containers/gpupool.json").read_text()
+    assert json.loads(text.replace("@FOLDER@", "/opt/apps/gpupool")) == json.loads(file)
+
+
 def load_webhook():
     spec = importlib.util.spec_from_file_location("webhook", RECIPES / "helm/gpupool/files/gpupool-webhook.py")
     module = importlib.util.module_from_spec(spec)
@@ -336,6 +342,7 @@ main([
     the_CDI_file_has_a_library_in_each_device,
     the_chart_has_its_optional_documents_only_if_they_are_switched_on,
     the_chart_has_the_rules_and_the_dashboard_of_the_tools,
+    the_chart_has_the_CDI_devices_of_the_file_for_containers,
     the_names_and_labels_of_the_chart_fit_together,
     the_exporter_of_the_chart_has_the_capabilities_of_the_unit,
     the_webhook_is_asked_about_pods_and_namespaces_with_the_label_alone,

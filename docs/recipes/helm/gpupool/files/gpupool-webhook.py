@@ -66,10 +66,11 @@ ANNOTATIONS = {CONTAINERS, "injected", *(name for name, _, _, _ in SETTINGS)}
 FIELDS = (("POD_NAME", "metadata.name"), ("POD_NAMESPACE", "metadata.namespace"))
 
 # The check runs in a shell that has the library preloaded. The loader only warns about a library that it cannot load.
+# The list of mapped files has the file behind a link.
 INSTALL = f"""\
 cp -r {FOLDER}/. /gpupool/
 export LD_PRELOAD=/gpupool{LIBRARY.removeprefix(FOLDER)}
-exec sh -c 'while read -r line; do case $line in *"$LD_PRELOAD") exit 0 ;; esac; done </proc/self/maps
+exec sh -c 'while read -r line; do case $line in */libgpupool.so*) exit 0 ;; esac; done </proc/self/maps
 echo "gpupool: $LD_PRELOAD does not load" >&2
 exit 1'
 """
@@ -163,7 +164,7 @@ def preloaded(entries, name):
 
 
 def environment(container, variables):
-    """The container's variables with those of gpupool. What the container sets itself stays."""
+    """The container's variables with those of gpupool. Variables that the container sets itself stay as they are."""
     entries = preloaded(objects(container, "env"), field(container, "name", str))
     for name, value in variables.items():
         if not named(entries, name):
