@@ -64,6 +64,10 @@ struct gp_pool {
 	_Atomic uint64_t begun_bytes;   /* bytes of all releases begun; written with the lock */
 	_Atomic uint64_t arrived_bytes; /* of these, bytes that are back in the driver; likewise */
 
+	/* of the thread that runs the rounds: allocations in a row that no member of the group helped; the last one */
+	unsigned n_futile_asks;
+	uint64_t futile_ask_ns;
+
 	struct gp_event rounds_done;
 	struct gp_mutex lock;    /* guards everything below; threads spin on this cache line */
 	struct gp_thrash thrash; /* thrash detector: requests for which memory was moved or given back */

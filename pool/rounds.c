@@ -238,22 +238,40 @@ static uint64_t round_contexts(struct gp_rounds *rounds)
  * member that is short, too, and memory that they have freed may be in use by the GPU for a moment. So they are asked
  * again, until the request is served or they have given nothing several times in a row.
  */
-static uint64_t ask_group(struct gp_rounds *rounds)
+static uint64_t ask_group_again(struct gp_rounds *rounds, unsigned idle_max)
 {
 	const struct gp_backend *be = gp_pool_backend(rounds->pool);
 	uint64_t given = 0;
 	unsigned n_idle = 0;
 
-	if (!be->ops->ask_group)
-		return 0;
-	for (unsigned n = 0; n < GP_GROUP_ASKS_MAX && n_idle < GP_GROUP_ASKS_IDLE; n++) {
+	for (unsigned n = 0; n < GP_GROUP_ASKS_MAX; n++) {
 		uint64_t gained = be->ops->ask_group(be->arg, deficit(rounds));
 
 		n_idle = gained ? 0 : n_idle + 1;
 		given += gained;
-		if (search(rounds) || attempt(rounds) != -ENOMEM)
+		if (search(rounds) || attempt(rounds) != -ENOMEM || n_idle == idle_max)
 			break;
 		be->ops->pause(be->arg, GP_GROUP_ASK_PAUSE + n);
+	}
+	return given;
+}
+
+/* A program that goes on after many failures has used up the group, so its next ones are not to take long. */
+static uint64_t ask_group(struct gp_rounds *rounds)
+{
+	struct gp_pool *pool = rounds->pool;
+	uint64_t now_ns = gp_pool_now_ns(pool), given;
+
+	if (!gp_pool_backend(pool)->ops->ask_group)
+		return 0;
+	if (now_ns - pool->futile_ask_ns > GP_GROUP_FUTILE_NS)
+		pool->n_futile_asks = 0;
+	given = ask_group_again(rounds, pool->n_futile_asks < GP_GROUP_FUTILE_MAX ? GP_GROUP_ASKS_IDLE : 1);
+	if (given || rounds->token.block || rounds->result != -ENOMEM) {
+		pool->n_futile_asks = 0;
+	} else {
+		pool->n_futile_asks = gp_min(pool->n_futile_asks + 1, (unsigned)GP_GROUP_FUTILE_MAX);
+		pool->futile_ask_ns = now_ns;
 	}
 	return given;
 }

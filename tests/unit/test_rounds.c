@@ -194,6 +194,42 @@ START_TEST(a_request_fails_once_the_members_of_its_group_give_nothing_any_more)
 }
 END_TEST
 
+/* Returns how often the members are asked for a request that they cannot help. */
+static unsigned asks_of_a_failure(void)
+{
+	uint64_t unused;
+
+	(void)fake_calls(&px.fake, FAKE_ASK_GROUP);
+	ck_assert_int_eq(fixture_try(50 * GP_MIB, &unused), -ENOMEM);
+	return fake_calls(&px.fake, FAKE_ASK_GROUP);
+}
+
+START_TEST(members_that_gave_nothing_many_times_are_asked_once)
+{
+	static struct fake_group group;
+
+	atomic_store(&px.fake.now_ns, 10 * GP_GROUP_FUTILE_NS);
+	group = make_group(100 * GP_MIB, 90 * GP_MIB);
+	px.budget.group = &group.hook;
+	px.fake.group_held = &group.others;
+	for (int i = 0; i < GP_GROUP_FUTILE_MAX; i++)
+		ck_assert_uint_eq(asks_of_a_failure(), GP_GROUP_ASKS_IDLE);
+	for (int i = 0; i < 3; i++)
+		ck_assert_uint_eq(asks_of_a_failure(), 1);
+	/* Memory that a member gives to the only question is used. */
+	px.fake.n_group_asks = 0;
+	px.fake.group_yields[0] = 40 * GP_MIB;
+	fixture_alloc(50 * GP_MIB);
+	/* After that, and after some time, members are asked as often as before. */
+	px.fake.n_group_asks = 4;
+	for (int i = 0; i < GP_GROUP_FUTILE_MAX; i++)
+		ck_assert_uint_eq(asks_of_a_failure(), GP_GROUP_ASKS_IDLE);
+	ck_assert_uint_eq(asks_of_a_failure(), 1);
+	atomic_fetch_add(&px.fake.now_ns, GP_GROUP_FUTILE_NS + 1);
+	ck_assert_uint_eq(asks_of_a_failure(), GP_GROUP_ASKS_IDLE);
+}
+END_TEST
+
 START_TEST(a_group_is_not_asked_if_the_limit_of_the_process_refuses_the_request)
 {
 	static struct fake_group group;
@@ -844,6 +880,7 @@ int main(void)
 	tcase_add_test(tc, other_processes_are_not_asked_if_a_limit_refuses_the_request);
 	tcase_add_test(tc, members_of_a_group_are_asked_again_while_they_give_too_little);
 	tcase_add_test(tc, a_request_fails_once_the_members_of_its_group_give_nothing_any_more);
+	tcase_add_test(tc, members_that_gave_nothing_many_times_are_asked_once);
 	tcase_add_test(tc, a_group_is_not_asked_if_the_limit_of_the_process_refuses_the_request);
 	tcase_add_test(tc, a_segment_in_a_group_consists_of_whole_granules_even_when_the_group_is_short);
 	tcase_add_test(tc, an_allocation_waits_for_pending_memory_rather_than_failing);
