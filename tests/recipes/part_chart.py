@@ -102,6 +102,19 @@ def helm_refuses_a_webhook_without_a_certificate(root):
         expect(False, f"Helm renders the chart without {name}")
 
 
+def helm_refuses_a_value_that_the_chart_does_not_have(root):
+    helm = need_module("helm_python")
+    for wrong in ({"webhok": ON}, {"webhook": {"enable": True}}, {"webhook": {"enabled": "false"}}, {"image": {"pullPolicy": "Sometimes"}},
+                  {"exporter": {"port": 0}}, {"installFolder": "opt gpupool"}, {"webhook": {"installer": {"user": -1}}},
+                  {"serviceMonitor": {"interval": 30}}, {"webhook": {"certificate": {"caBundle": "-----BEGIN"}}}):
+        try:
+            by_helm(root / CHART, wrong)
+        except helm.HelmError as error:
+            expect(next(iter(wrong)) in str(error), str(error))
+            continue
+        expect(False, f"Helm renders the chart with {wrong}")
+
+
 def a_package_of_the_chart_has_the_files_that_the_chart_links(root):
     helm = need_module("helm_python")
     with tempfile.TemporaryDirectory() as folder:
@@ -229,6 +242,7 @@ STEPS = [
     helm_finds_no_fault_in_the_chart,
     helm_renders_the_same_as_the_renderer_of_the_tests,
     helm_refuses_a_webhook_without_a_certificate,
+    helm_refuses_a_value_that_the_chart_does_not_have,
     a_package_of_the_chart_has_the_files_that_the_chart_links,
     each_document_of_the_chart_fits_the_schema_of_its_kind,
     a_mistake_in_each_document_does_not_fit_the_schema,

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 """
-Usage: test_recipes.py ROOT VERSION
+Usage: test_recipes.py ROOT VERSION LIBRARY
 
 Checks the recipes as far as that needs neither root nor services, which `scripts/recipes-test` needs.
 """
@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 
-ROOT, VERSION = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2]
+ROOT, VERSION, LIBRARY = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2], sys.argv[3]
 RECIPES = ROOT / "docs/recipes"
 sys.path.insert(0, str(ROOT / "tests/readers"))
 sys.path.insert(0, str(ROOT / "tests/recipes"))
@@ -262,34 +262,55 @@ def the_chart_takes_a_given_certificate_and_does_not_forget_its_signer():
 
 
 def install(folder, image, cdi, **changes):
-    """Runs the installing script of the chart, with a folder as the host's root."""
+    """Runs the installing script of the chart, with a folder as the host's root. Returns its status and messages."""
     script = chart(**changes)["ConfigMap", "pool-install"]["data"]["install.sh"].replace("/host", str(folder))
     script = script.replace("chmod 1777", ":")
-    subprocess.run(["sh", "-c", script], env={"PATH": os.environ["PATH"], "GPUPOOL_IMAGE": str(image), "GPUPOOL_CDI": str(cdi)}, check=True)
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False, env={
+        "PATH": os.environ["PATH"], "GPUPOOL_IMAGE": str(image), "GPUPOOL_CDI": str(cdi)})
+    return done.returncode, done.stderr
+
+
+def make_image(folder, library=LIBRARY):
+    """A folder of an image, with a mark and a library."""
+    target = folder / "lib/gpupool/libgpupool.so"
+    target.parent.mkdir(parents=True)
+    shutil.copy(library, target)
+    (folder / "mark").write_text("new")
 
 
 def the_chart_installs_a_release_beside_an_older_one_and_replaces_the_CDI_file():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         host, image, cdi = folder / "host", folder / "image", folder / "gpupool.json"
-        image.mkdir()
-        (image / "library").write_text("new")
+        make_image(image)
         cdi.write_text(chart()["ConfigMap", "pool-install"]["data"]["gpupool.json"])
         old = host / "opt/gpupool/0.0.9"
         old.mkdir(parents=True)
-        (old / "library").write_text("old")
+        (old / "mark").write_text("old")
         (host / f"opt/gpupool/{VERSION}.new").mkdir()  # of an installation that was cut off
         (host / f"opt/gpupool/{VERSION}.new/half").touch()
-        install(host, image, cdi)
+        assert install(host, image, cdi) == (0, "")
         new = host / "opt/gpupool" / VERSION
-        assert sorted(path.name for path in new.iterdir()) == ["library"] and (old / "library").read_text() == "old"
+        assert sorted(path.name for path in new.iterdir()) == ["lib", "mark"] and (old / "mark").read_text() == "old"
         check_cdi(json.loads((host / "etc/cdi/gpupool.json").read_text()), f"/opt/gpupool/{VERSION}")
         assert sorted(path.name for path in (host / "etc/cdi").iterdir()) == ["gpupool.json"]
         # A second start changes nothing of a release that pods may have mapped.
-        before = os.stat(new / "library").st_ino
-        (image / "library").write_text("other")
-        install(host, image, cdi)
-        assert os.stat(new / "library").st_ino == before and (new / "library").read_text() == "new"
+        before = os.stat(new / "mark").st_ino
+        (image / "mark").write_text("other")
+        assert install(host, image, cdi) == (0, "")
+        assert os.stat(new / "mark").st_ino == before and (new / "mark").read_text() == "new"
+
+
+def the_chart_installs_no_release_whose_library_does_not_load():
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        broken, cdi = folder / "broken", folder / "gpupool.json"
+        broken.write_text("no library\n")
+        cdi.write_text("{}")
+        make_image(folder / "image", broken)
+        status, said = install(folder / "host", folder / "image", cdi)
+        assert status != 0 and "does not load; nothing is installed" in said, (status, said)
+        assert not (folder / "host/opt/gpupool" / VERSION).exists() and not (folder / "host/etc/cdi").exists()
 
 
 def the_pod_runs_its_program_under_the_library_that_it_copies():
@@ -349,6 +370,7 @@ main([
     the_parts_of_the_webhook_fit_together,
     the_chart_takes_a_given_certificate_and_does_not_forget_its_signer,
     the_chart_installs_a_release_beside_an_older_one_and_replaces_the_CDI_file,
+    the_chart_installs_no_release_whose_library_does_not_load,
     the_pod_runs_its_program_under_the_library_that_it_copies,
     systemd_accepts_the_unit,
     a_mistake_in_a_template_is_an_error,

@@ -312,6 +312,9 @@ def a_pod_whose_own_parts_are_in_the_way_is_refused_with_the_reason():
     reference = {"configMapKeyRef": {"name": "x", "key": "y"}}
     for pod, word in (
             (pod_with(container(env=[{"name": "LD_PRELOAD", "valueFrom": reference}])), "reference"),
+            # The API server checks names only after the webhook.
+            (pod_with(container("a\x1b[2J\n" * 100, env=[{"name": "LD_PRELOAD", "valueFrom": reference}])), "reference"),
+            (pod_with(container("\u202e", volumeMounts=[{"name": "token", "mountPath": "/opt/gpupool/\x1b"}])), "/opt/gpupool"),
             (pod_with(container(volumeMounts=[{"name": "token", "mountPath": "/opt/gpupool"}])), "/opt/gpupool"),
             (pod_with(container(volumeMounts=[{"name": "token", "mountPath": "/opt/x/../gpupool//lib/"}])), "/opt/gpupool/lib"),
             (pod_with(volumes=[{"name": "gpupool-library", "hostPath": {"path": "/"}}]), "gpupool-library"),

@@ -32,7 +32,8 @@ BODY_MAX = 4 << 20      # a request to the API server has 3 MiB at most
 CONNECTIONS_MAX = 32
 CONNECTION_S = 10       # from the accept to the close; the API server waits for less
 
-SIZE = r"[0-9]{1,6}(?:\.[0-9]{1,3})?[GTgt](?:[Ii]?[Bb])?|[0-9]{1,9}(?:\.[0-9]{1,3})?[KMkm](?:[Ii]?[Bb])?|[0-9]{1,15}[Bb]?"
+SIZE = (r"[0-9]{1,6}(?:\.[0-9]{1,3})?[GTgt](?:[Ii]?[Bb])?|[0-9]{1,9}(?:\.[0-9]{1,3})?[KMkm](?:[Ii]?[Bb])?|"
+        r"[0-9]{1,15}[Bb]?")
 LIMIT = rf"none|(?![0.]+(?![0-9.]))(?:{SIZE}|(?:[0-9]{{1,2}}(?:\.[0-9]{{1,2}})?|100)%)"
 DEVICE = r"[0-9]|[1-5][0-9]|6[0-3]|\*"
 
@@ -119,7 +120,8 @@ def settings_of(annotations):
     variables = {}
     for key in annotations:
         if key.startswith(PREFIX) and key.removeprefix(PREFIX) not in ANNOTATIONS:
-            raise Refused(f"there is no annotation {key[:80]!a}; there are {', '.join(PREFIX + name for name in sorted(ANNOTATIONS))}")
+            known = ", ".join(PREFIX + name for name in sorted(ANNOTATIONS))
+            raise Refused(f"there is no annotation {key[:80]!a}; there are {known}")
     for name, variable, is_valid, wanted in SETTINGS:
         value = annotations.get(PREFIX + name)
         if value is None:
@@ -133,7 +135,7 @@ def settings_of(annotations):
 
 
 def chosen(annotations, spec):
-    """The containers that get the library, with their paths in the pod: all but init containers unless they are named."""
+    """The containers that get the library, with their places in the pod: by default all but init containers."""
     everything = {}
     for kind in "initContainers", "containers":
         for index, container in enumerate(objects(spec, kind)):
@@ -156,7 +158,8 @@ def preloaded(entries, name):
     if at is None:
         return [*entries, {"name": "LD_PRELOAD", "value": LIBRARY}]
     if entries[at].get("valueFrom") is not None:
-        raise Refused(f"the container {name} takes LD_PRELOAD from a reference, so gpupool cannot be put in front of it; give it a value")
+        raise Refused(f"the container {name[:63]!a} takes LD_PRELOAD from a reference, so gpupool cannot be put in front "
+                      "of it; give it a value")
     old = field(entries[at], "value", str)
     if LIBRARY in re.split("[ :]", old):
         return entries
@@ -185,7 +188,8 @@ def mounts(container, wanted):
         for other in found:
             path = posixpath.normpath(field(other, "mountPath", str) or "/")
             if path == place or path.startswith(place + "/"):
-                raise Refused(f"the container {field(container, 'name', str)} has a mount of its own at {path[:80]}, where gpupool is mounted")
+                raise Refused(f"the container {field(container, 'name', str)[:63]!a} has a mount of its own at "
+                              f"{path[:80]!a}, where gpupool is mounted")
         found = [*found, mount]
     return found
 
@@ -267,7 +271,8 @@ def answer(body, by_namespace, options):
         review = json.loads(body)
     except (ValueError, RecursionError) as error:
         raise Malformed("the body is not JSON") from error
-    if not isinstance(review, dict) or (review.get("apiVersion"), review.get("kind")) != ("admission.k8s.io/v1", "AdmissionReview"):
+    if not isinstance(review, dict) or \
+            (review.get("apiVersion"), review.get("kind")) != ("admission.k8s.io/v1", "AdmissionReview"):
         raise Malformed("the body is not an AdmissionReview of admission.k8s.io/v1")
     request = field(review, "request", dict)
     uid, pod = field(request, "uid", str), field(request, "object", dict)
@@ -421,13 +426,15 @@ def cut(secure):
 def parse(words):
     parser = argparse.ArgumentParser(description="Adds gpupool to the pods that ask for it.", allow_abbrev=False)
     parser.add_argument("--listen", default=":8443", metavar="[ADDRESS]:PORT", help="default: all addresses, port 8443")
-    parser.add_argument("--certificate", required=True, metavar="FILE", help="certificate of the service, with its chain (PEM)")
+    parser.add_argument("--certificate", required=True, metavar="FILE",
+                        help="certificate of the service, with its chain (PEM)")
     parser.add_argument("--key", required=True, metavar="FILE", help="its private key (PEM)")
     parser.add_argument("--image", required=True, help=f"image that has gpupool in {FOLDER}")
     parser.add_argument("--image-pull-policy", default="IfNotPresent", choices=("Always", "IfNotPresent", "Never"))
     parser.add_argument("--user", type=json.loads, default=65532, metavar="UID",
                         help="user of the init container in pods that name none; null: that of the image")
-    parser.add_argument("--resources", type=json.loads, default={}, metavar="JSON", help="resources of the init container")
+    parser.add_argument("--resources", type=json.loads, default={}, metavar="JSON",
+                        help="resources of the init container")
     parser.add_argument("--host-sockets", type=json.loads, default=False, metavar="true|false",
                         help=f"mount {RUN_DIR} of the host into the pods")
     parser.add_argument("--version", required=True, help=f"value of the annotation {PREFIX}injected")
