@@ -2,9 +2,11 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Usage: app_rank SEED STEPS LIVE-MIB LARGEST-MIB
+ * Usage: app_rank SEED STEPS LIVE-MIB LARGEST-MIB [PHASE]
  *
  * A rank of a job: allocates and frees blocks of random sizes in a random order, and holds at most LIVE-MIB at a time.
+ * With PHASE, a number of steps, it holds at most an eighth of that in every second phase. Ranks with even and with odd
+ * seeds do so in turn.
  * It prints "ready", and begins at a line on the standard input. It then prints "failures=N peak=BYTES ns=N": requests
  * that failed, the most bytes that it held, and the time that the steps took. It keeps what it holds until
  * the standard input ends.
@@ -81,12 +83,12 @@ static void allocate(unsigned i, uint64_t bytes)
 }
 
 /* A block that exceeds what the rank may hold is not allocated; another one is freed instead. */
-static void step(void)
+static void step(uint64_t most)
 {
 	unsigned i = (unsigned)(draw() % BLOCKS);
 	uint64_t bytes = draw_bytes();
 
-	if (!blocks[i].bytes && live + bytes <= live_max) {
+	if (!blocks[i].bytes && live + bytes <= most) {
 		allocate(i, bytes);
 		return;
 	}
@@ -98,12 +100,14 @@ static void step(void)
 
 int main(int argc, char **argv)
 {
-	uint64_t steps, start_ns;
+	uint64_t seed, steps, phase, start_ns;
 	char line[16];
 
-	if (argc != 5)
+	if (argc != 5 && argc != 6)
 		return 2;
-	state = strtoull(argv[1], NULL, 10) * 0x9e3779b97f4a7c15ull + 1;
+	seed = strtoull(argv[1], NULL, 10);
+	phase = argc == 6 ? strtoull(argv[5], NULL, 10) : 0;
+	state = seed * 0x9e3779b97f4a7c15ull + 1;
 	steps = strtoull(argv[2], NULL, 10);
 	live_max = strtoull(argv[3], NULL, 10) << 20;
 	largest = strtoull(argv[4], NULL, 10) << 20;
@@ -115,7 +119,7 @@ int main(int argc, char **argv)
 		return 0;
 	start_ns = now_ns();
 	for (uint64_t n = 0; n < steps; n++)
-		step();
+		step(phase && (n / phase + seed) % 2 ? live_max / 8 : live_max);
 	printf("failures=%" PRIu64 " peak=%" PRIu64 " ns=%" PRIu64 "\n", n_failures, peak, now_ns() - start_ns);
 	fflush(stdout);
 	(void)!fgets(line, sizeof(line), stdin);

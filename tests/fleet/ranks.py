@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 """
-Usage: ranks.py RANK LIBRARY SIM [--steps=N] [--rounds=N] [--live=MIB] [--largest=MIB]
+Usage: ranks.py RANK LIBRARY SIM [--steps=N] [--rounds=N] [--live=MIB] [--largest=MIB] [--phase=N]
 
 Four ranks with random steps, N each, under a group limit of 8 GiB, and under four limits of 2 GiB each, in turns.
 Checks that the ranks of a group never hold more than its limit, by the simulated driver's count over all processes at
@@ -29,14 +29,14 @@ def most_held(ledger):
     return struct.unpack_from("=Q", ledger.read_bytes(), (SIM_ROWS * SIM_DEVICES + 1) * 8)[0]
 
 
-def run_ranks(rank, library, sim, directory, steps, live_mib, largest_mib, seed=1, **variables):
+def run_ranks(rank, library, sim, directory, steps, live_mib, largest_mib, seed=1, phase=0, **variables):
     """Runs the ranks together. Returns the failures, the most bytes held, and the steps per second."""
     ledger = pathlib.Path(directory) / "ledger"
     ledger.unlink(missing_ok=True)
     environment = {**os.environ, "LD_PRELOAD": library, "LD_LIBRARY_PATH": sim, "GPUPOOL_RUNTIME_DIR": str(directory),
                    "TMPDIR": str(directory), "XDG_RUNTIME_DIR": "", "GPUPOOL_OOM_FILE": "off", "GPUPOOL_LOG": "error",
                    "SIMGPU_MEMORY": "32G", "SIMGPU_CONTEXT_MEMORY": "0", "SIMGPU_SHARED": str(ledger), **variables}
-    ranks = [subprocess.Popen([rank, str(seed * RANKS + i), str(steps), str(live_mib), str(largest_mib)], text=True,
+    ranks = [subprocess.Popen([rank, str(seed * RANKS + i), str(steps), str(live_mib), str(largest_mib), str(phase)], text=True,
                               env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for i in range(RANKS)]
     for process in ranks:
         assert process.stdout.readline() == "ready\n"
@@ -56,12 +56,12 @@ def run_ranks(rank, library, sim, directory, steps, live_mib, largest_mib, seed=
 def main(rank, library, sim, *options):
     options = dict(option.removeprefix("--").split("=") for option in options)
     steps, rounds = int(options.get("steps", 250000)), int(options.get("rounds", 3))
-    live, largest = int(options.get("live", 1200)), int(options.get("largest", 128))
+    live, largest, phase = (int(options.get(name, value)) for name, value in (("live", 1200), ("largest", 128), ("phase", 0)))
     with tempfile.TemporaryDirectory(prefix="gpupool-ranks-", dir="/dev/shm") as directory:
         speeds = {"group": 0, "single": 0}
         for seed in range(rounds):
             for name, variables in {"single": {"GPUPOOL_LIMIT": "2GiB"}, "group": {"GPUPOOL_LIMIT_GROUP": "ranks:8GiB"}}.items():
-                failures, most, speed = run_ranks(rank, library, sim, directory, steps, live, largest, seed, **variables)
+                failures, most, speed = run_ranks(rank, library, sim, directory, steps, live, largest, seed, phase, **variables)
                 speeds[name] += speed
                 print(f"{name}: {RANKS * steps} steps, {failures} failed, at most {most / GIB:.3f} GiB held, "
                       f"{speed / 1e3:.1f} thousand steps a second", flush=True)
