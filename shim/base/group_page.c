@@ -457,6 +457,7 @@ static int take_slot_locked(struct gp_group *group)
 	member->start_ticks = group->start_ticks;
 	member->pid_namespace = group->pid_namespace;
 	gp_file_read_command(member->command, sizeof(member->command));
+	gp_spin_lock(&group->held_lock);
 	for (unsigned i = 0; i < GP_GROUP_DEVICES; i++) {
 		atomic_store(&page->rows[i].limit[slot], atomic_load(&group->limits[i]));
 		atomic_store(&page->rows[i].reserved[slot], atomic_load(&group->held[i]));
@@ -466,6 +467,7 @@ static int take_slot_locked(struct gp_group *group)
 	if (slot >= n_slots(page))
 		atomic_store(&page->n_slots, slot + 1);
 	atomic_store(&member->token, group->token);
+	gp_spin_unlock(&group->held_lock);
 	return 0;
 }
 
@@ -647,9 +649,11 @@ void gp_group_uncharge(struct gp_group *group, unsigned row, uint64_t bytes)
 {
 	if (!atomic_load(&group->page))
 		return;
+	gp_spin_lock(&group->held_lock);
 	atomic_fetch_sub(&group->held[row], bytes);
 	if (is_member(group))
 		atomic_fetch_sub(&group->page->rows[row].reserved[group->slot], bytes);
+	gp_spin_unlock(&group->held_lock);
 }
 
 uint64_t gp_group_left(struct gp_group *group, unsigned row)
@@ -730,6 +734,7 @@ void gp_group_forget(struct gp_group *group)
 	struct gp_group_page *page = atomic_load(&group->page);
 
 	gp_mutex_init(&group->lock, GP_RANK_LEAF);
+	group->held_lock = (struct gp_spinlock){0};
 	if (page)
 		munmap(page, sizeof(*page));
 	atomic_store(&group->page, NULL);

@@ -60,7 +60,12 @@ struct gp_group_page {
 
 /* A process's membership. Zeroed, with the lock initialised and the path set, before it joins. */
 struct gp_group {
-	struct gp_mutex lock;               /* one thread reserves at a time */
+	struct gp_mutex lock; /* one thread reserves at a time */
+	/*
+	 * Held while bytes are given back, and while a new slot gets what the process holds: `held` and the slot must
+	 * change together. It is a lock of its own, since `lock` may be held while a file is waited for.
+	 */
+	struct gp_spinlock held_lock;
 	struct gp_group_page *_Atomic page; /* NULL: not joined */
 	int fd; /* stays open, since the kernel drops the record locks with it; the program may close it */
 	char path[GP_GROUP_PATH_MAX]; /* of the file, to open it again; or empty */

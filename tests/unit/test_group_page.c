@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <linux/magic.h>
@@ -25,7 +26,7 @@
 #define FILE_NAME "name-test.group"
 #define MIB       GP_MIB
 
-enum { KEY = 77, LIMIT = 1000, RACERS = 4, RACE_STEPS = 150000 };
+enum { KEY = 77, LIMIT = 1000, RACERS = 4, RACE_STEPS = 150000, JOIN_MS = 100 };
 
 static char directory[] = "/dev/shm/gpupool-group-XXXXXX";
 static int dir_fd = -1;
@@ -142,6 +143,51 @@ START_TEST(a_charge_is_not_cancelled_and_keeps_errno_while_it_takes_the_memory_o
 	ck_assert_ptr_eq(result, PTHREAD_CANCELED);
 	ck_assert(is_granted);
 	ck_assert_uint_eq(gp_group_left(&group, row), 400);
+}
+END_TEST
+
+static unsigned interrupted_row;
+static pthread_t joiner;
+static _Atomic bool has_joined_again;
+
+static void *lose_slot_and_join_again(void *arg)
+{
+	const unsigned *row = arg;
+
+	lose_slot();
+	(void)gp_group_left(&group, *row);
+	atomic_store(&has_joined_again, true);
+	return NULL;
+}
+
+/*
+ * Runs in the middle of the call that touches the page first: the process loses its slot and gets another one, unless
+ * that has to wait for the end of the call.
+ */
+static void join_again_in_the_middle(int signal)
+{
+	const struct timespec millisecond = {.tv_nsec = 1000000};
+
+	(void)signal;
+	must(!mprotect(group.page, sizeof(*group.page), PROT_READ | PROT_WRITE));
+	must(!pthread_create(&joiner, NULL, lose_slot_and_join_again, &interrupted_row));
+	for (int ms = 0; ms < JOIN_MS && !atomic_load(&has_joined_again); ms++)
+		nanosleep(&millisecond, NULL);
+}
+
+START_TEST(memory_given_back_while_the_process_joins_again_is_subtracted_once)
+{
+	const struct sigaction action = {.sa_handler = join_again_in_the_middle};
+	struct sigaction before;
+
+	interrupted_row = join(LIMIT);
+	ck_assert(gp_group_charge(&group, interrupted_row, 100));
+	ck_assert_int_eq(sigaction(SIGSEGV, &action, &before), 0);
+	ck_assert_int_eq(mprotect(group.page, sizeof(*group.page), PROT_NONE), 0);
+	gp_group_uncharge(&group, interrupted_row, 40);
+	ck_assert_int_eq(pthread_join(joiner, NULL), 0);
+	ck_assert_int_eq(sigaction(SIGSEGV, &before, NULL), 0);
+	ck_assert_uint_eq(gp_group_left(&group, interrupted_row), LIMIT - 60);
 }
 END_TEST
 
@@ -608,6 +654,7 @@ int main(void)
 	tcase_add_checked_fixture(tc, make_directory, remove_directory);
 	tcase_add_test(tc, a_process_joins_beside_the_lock_of_a_slot_that_its_member_has_lost);
 	tcase_add_test(tc, a_charge_is_not_cancelled_and_keeps_errno_while_it_takes_the_memory_of_an_ended_member);
+	tcase_add_test(tc, memory_given_back_while_the_process_joins_again_is_subtracted_once);
 	tcase_add_test(tc, memory_of_a_member_is_missing_to_the_other_members);
 	tcase_add_test(tc, a_killed_member_gives_its_share_back_while_it_is_a_zombie);
 	ADD_ROWS(tc, forks, a_forked_child_does_not_keep_the_share_of_a_killed_member);
