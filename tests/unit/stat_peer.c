@@ -213,6 +213,8 @@ static _Noreturn void run_peer(enum peer_manner manner, const char *text, const 
 		_exit(1);
 	if (manner == PEER_DEAF)
 		close(fd);
+	if (manner == PEER_HIDDEN)
+		prctl(PR_SET_DUMPABLE, 0);
 	if (write(ready, "", 1) != 1)
 		_exit(1);
 	if (manner == PEER_STOPPED)

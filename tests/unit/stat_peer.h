@@ -33,6 +33,7 @@ enum peer_manner {
 	PEER_STOPPED,   /* stopped before it accepts (SIGSTOP) */
 	PEER_NO_SOCKET, /* a process without a socket */
 	PEER_LIBRARY,   /* a process without a socket that has mapped a file called libgpupool.so */
+	PEER_HIDDEN,    /* a process without a socket whose mappings the kernel shows to CAP_SYS_PTRACE only */
 };
 
 void peer_setup(void);

@@ -187,6 +187,9 @@ static void explain_no_socket(struct stat_process *process)
 		explain(process, STAT_NOT_PERMITTED, "has no control socket that you can see.");
 		if (geteuid() != 0)
 			advise(process, "run as root.");
+		else
+			advise(process, "this root lacks CAP_SYS_PTRACE over it; "
+					"run where the process is visible: in its container, or on the host.");
 	}
 }
 
