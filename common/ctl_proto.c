@@ -203,22 +203,13 @@ static int get_peer(int fd, struct ucred *ret_peer)
 	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, ret_peer, &length) ? -errno : 0;
 }
 
-/*
- * True if the uid may stand for more than one user. In a user namespace every user without a number there is shown as
- * 65534 (the default of kernel.overflowuid), so an equal number proves nothing, unless the namespace has numbers for
- * all users, as the initial one has.
- */
-static bool is_ambiguous(uid_t uid)
+bool gp_ctl_has_all_users(void)
 {
-	enum { OVERFLOW_UID = 65534 };
 	uint64_t inside = 1, outside = 1, count = 0;
 	char map[128] = "";
 	const char *at = map;
-	int fd;
+	int fd = open("/proc/thread-self/uid_map", O_RDONLY | O_CLOEXEC);
 
-	if (uid != OVERFLOW_UID)
-		return false;
-	fd = open("/proc/thread-self/uid_map", O_RDONLY | O_CLOEXEC);
 	if (fd >= 0) {
 		if (read(fd, map, sizeof(map) - 1) < 0)
 			map[0] = '\0';
@@ -227,7 +218,17 @@ static bool is_ambiguous(uid_t uid)
 	at = gp_ctl_parse_digits(at + strspn(at, " "), &inside);
 	at = at ? gp_ctl_parse_digits(at + strspn(at, " "), &outside) : NULL;
 	at = at ? gp_ctl_parse_digits(at + strspn(at, " "), &count) : NULL;
-	return !at || inside || outside || count != UINT32_MAX;
+	return at && !inside && !outside && count == UINT32_MAX;
+}
+
+/*
+ * True if the uid may stand for more than one user. In a user namespace every user without a number there is shown as
+ * 65534 (the default of kernel.overflowuid), so an equal number proves nothing, unless the namespace has numbers for
+ * all users.
+ */
+static bool is_ambiguous(uid_t uid)
+{
+	return uid == GP_CTL_OVERFLOW_UID && !gp_ctl_has_all_users();
 }
 
 bool gp_ctl_is_peer_trusted(int fd)
@@ -285,6 +286,22 @@ int gp_ctl_connect_to(int dir_fd, const char *name, uid_t uid, pid_t pid)
 		return fd;
 	close(fd);
 	return error ? error : -EPERM;
+}
+
+int gp_ctl_connect_any(int dir_fd, const char *name, uid_t *ret_uid)
+{
+	int fd = connect_in(dir_fd, name), error;
+	struct ucred peer;
+
+	if (fd < 0)
+		return fd;
+	error = get_peer(fd, &peer);
+	if (error) {
+		close(fd);
+		return error;
+	}
+	*ret_uid = peer.uid;
+	return fd;
 }
 
 void gp_ctl_name_format(char name[static GP_CTL_NAME_MAX], pid_t pid, uint64_t start_ticks)

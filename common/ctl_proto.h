@@ -112,6 +112,11 @@ enum { GP_CTL_NO_DIR = -3 };
  */
 int gp_ctl_address(int dir_fd, const char *name, struct sockaddr_un *address, socklen_t *length);
 
+enum { GP_CTL_OVERFLOW_UID = 65534 }; /* every user without a number in this user namespace is shown as this one */
+
+/* True if this user namespace has numbers for all users, as that of the machine has. */
+bool gp_ctl_has_all_users(void);
+
 /* True if the process at the other end of a connection runs as this user or as root. */
 bool gp_ctl_is_peer_trusted(int fd);
 
@@ -130,6 +135,9 @@ int gp_ctl_connect(int dir_fd, const char *name);
  * process with that uid and pid must be at the other end, not one to which a link leads.
  */
 int gp_ctl_connect_to(int dir_fd, const char *name, uid_t uid, pid_t pid);
+
+/* As gp_ctl_connect, with any user at the other end, whom the caller has to judge. */
+int gp_ctl_connect_any(int dir_fd, const char *name, uid_t *ret_uid);
 
 /*
  * A socket is named PID.START.sock, with the process's start time in clock ticks. So a pid that is used again does not

@@ -2,10 +2,11 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Lets static libraries that use threads or dlopen run with glibc 2.28 (old_glibc.c). glibc 2.34 gave the functions of
- * libpthread and libdl newer symbol versions when it moved them into libc. The linker directs the calls of the static
- * libraries here (--wrap), and the calls below are bound to the old versions. On an older system these are found in
- * libpthread.so.0 and libdl.so.2, which the program names for that reason. tools/meson.build lists the functions, too.
+ * Lets gpupool-stat, which starts threads, and static libraries that use threads or dlopen run with glibc 2.28
+ * (old_glibc.c). glibc 2.34 gave the functions of libpthread and libdl newer symbol versions when it moved them into
+ * libc. The linker directs their calls here (--wrap), and the calls below are bound to the old versions. On an older
+ * system these are found in libpthread.so.0 and libdl.so.2, which the program names for that reason. tools/meson.build
+ * lists the functions, too.
  */
 
 #include <dlfcn.h>

@@ -217,6 +217,20 @@ def counters_of_the_node_need_a_state_or_an_exporter():
         assert "gpupool_node" not in done.stdout
 
 
+def yields_are_passed_on_by_root_of_the_machine_alone():
+    """scripts/yield-test has the tests that root can run."""
+    words = [fleet.STAT, "export", "--yield", "--listen=127.0.0.1:0"]
+    with folder() as path:
+        who = {"user": 34567} if os.geteuid() == 0 else {}
+        done = subprocess.run(words, env=fleet.environment(path), text=True, capture_output=True, check=False, **who)
+        if "without HTTP" in done.stderr:
+            raise Skip(done.stderr.strip())
+        assert done.returncode == 4 and "--yield needs root" in done.stderr and "Next: run it as root" in done.stderr, done
+        if os.geteuid() == 0:  # the directory of the test is one of GPUPOOL_RUNTIME_DIR
+            done = subprocess.run(words, env=fleet.environment(path), text=True, capture_output=True, check=False)
+            assert done.returncode in (2, 4) and "Next:" in done.stderr, done
+
+
 fleet.main([
     errors_of_short_processes_are_counted_exactly_however_they_end,
     errors_of_a_process_that_runs_are_counted_while_it_runs,
@@ -229,4 +243,5 @@ fleet.main([
     hostile_pages_harm_neither_the_exporter_nor_the_counters,
     a_state_file_of_another_kind_is_refused_and_an_unwritable_one_reported,
     counters_of_the_node_need_a_state_or_an_exporter,
+    yields_are_passed_on_by_root_of_the_machine_alone,
 ])

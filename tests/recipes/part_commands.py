@@ -80,7 +80,7 @@ def fetch(url):
 def the_exporter_serves_metrics_with_each_option(root):
     pathlib.Path("/var/lib/gpupool").mkdir(exist_ok=True)
     for command in ("gpupool-stat export", "gpupool-stat export --listen=:9791",
-                    "gpupool-stat export --state=/var/lib/gpupool/state"):
+                    "gpupool-stat export --state=/var/lib/gpupool/state", "gpupool-stat export --yield"):
         child = start("exec " + command)
         try:
             await_true(lambda: "gpupool_processes" in fetch("http://127.0.0.1:9791/metrics"), command, child)

@@ -261,6 +261,15 @@ def the_chart_takes_a_given_certificate_and_does_not_forget_its_signer():
         raise AssertionError(f"the chart was rendered without {name}")
 
 
+def the_exporter_of_the_chart_passes_yields_on_only_if_its_value_says_so():
+    unit = (RECIPES / "systemd/gpupool-exporter.service").read_text()
+    more = re.search(r"(?m)^#   CapabilityBoundingSet=CAP_(\w+)$", unit)[1]
+    exporter, = chart()["DaemonSet", "pool"]["spec"]["template"]["spec"]["containers"]
+    assert "--yield" not in exporter["command"] and more not in exporter["securityContext"]["capabilities"]["add"]
+    exporter, = chart(exporter={"yield": True})["DaemonSet", "pool"]["spec"]["template"]["spec"]["containers"]
+    assert "--yield" in exporter["command"] and more in exporter["securityContext"]["capabilities"]["add"]
+
+
 def install(folder, image, cdi, **changes):
     """Runs the installing script of the chart, with a folder as the host's root. Returns its status and messages."""
     script = chart(**changes)["ConfigMap", "pool-install"]["data"]["install.sh"].replace("/host", str(folder))
@@ -365,6 +374,7 @@ main([
     the_chart_has_the_rules_and_the_dashboard_of_the_tools,
     the_chart_has_the_CDI_devices_of_the_file_for_containers,
     the_names_and_labels_of_the_chart_fit_together,
+    the_exporter_of_the_chart_passes_yields_on_only_if_its_value_says_so,
     the_exporter_of_the_chart_has_the_capabilities_of_the_unit,
     the_webhook_is_asked_about_pods_and_namespaces_with_the_label_alone,
     the_parts_of_the_webhook_fit_together,

@@ -65,6 +65,13 @@ static void search(struct stat_survey *survey, const struct stat_survey *old, co
 	stat_abstract_list(survey);
 }
 
+void stat_survey_find_all(struct stat_survey *survey)
+{
+	static const struct stat_question none;
+
+	search(survey, NULL, &none);
+}
+
 void stat_survey_run(struct stat_survey *survey, const struct stat_question *question)
 {
 	search(survey, NULL, question);

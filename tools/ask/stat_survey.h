@@ -97,6 +97,9 @@ void stat_survey_run(struct stat_survey *survey, const struct stat_question *que
  */
 void stat_survey_again(struct stat_survey *survey, const struct stat_question *question);
 
+/* Finds the sockets without asking: of this user, or for root of all users. The survey is all zeros at first. */
+void stat_survey_find_all(struct stat_survey *survey);
+
 void stat_survey_deinit(struct stat_survey *survey);
 
 /* Returns true if processes may not have been asked, or answers were left out, and writes why. */

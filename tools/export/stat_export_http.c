@@ -12,12 +12,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
+#include "common/broker.h"
 #include "tools/ask/ctl_client.h"
 #include "stat_export.h"
 #include "stat_http.h"
 #include "stat_listen.h"
 #include "stat_metrics.h"
+#include "stat_yield.h"
 
 #define DEFAULT_ADDRESS     "127.0.0.1:9791"
 #define CLIENT_TIME_NS      UINT64_C(30000000000)
@@ -93,6 +96,39 @@ static void close_exporter(struct exporter *exporter)
 	stat_node_free(exporter->node);
 }
 
+/* Serves until a signal ends it. Takes over the socket. */
+static enum stat_exit serve(struct exporter *exporter, const struct stat_http_settings *settings, const char *address)
+{
+	struct stat_yield *yield = NULL;
+	sigset_t end_signals;
+	struct stat_http *http;
+	enum stat_exit result;
+
+	sigemptyset(&end_signals);
+	sigaddset(&end_signals, SIGINT);
+	sigaddset(&end_signals, SIGTERM);
+	pthread_sigmask(SIG_BLOCK, &end_signals, NULL); /* all threads inherit it */
+	result = exporter->options->passes_yields ? stat_yield_start(&yield) : STAT_OK;
+	if (result != STAT_OK) {
+		close(settings->fd);
+		return result;
+	}
+	http = stat_http_start(settings);
+	if (!http) {
+		stat_error(NULL, "the HTTP server could not be started.");
+		stat_yield_stop(yield);
+		return STAT_FAILED;
+	}
+	printf("http://%s/metrics\n", address);
+	if (yield)
+		puts(GP_BROKER_DIR "/" GP_BROKER_NAME);
+	fflush(stdout);
+	serve_until_signal(http, &end_signals);
+	stat_http_stop(http);
+	stat_yield_stop(yield);
+	return STAT_OK;
+}
+
 enum stat_exit stat_export_run(const struct stat_command *command, const struct stat_options *options)
 {
 	struct exporter exporter = {.options = options, .mutex = PTHREAD_MUTEX_INITIALIZER};
@@ -107,12 +143,13 @@ enum stat_exit stat_export_run(const struct stat_command *command, const struct 
 	};
 	char address[STAT_ADDRESS_MAX];
 	struct stat_metrics_form form;
-	struct stat_http *http;
 	enum stat_exit result;
-	sigset_t end_signals;
 
 	if (!stat_metrics_choose(options, &form))
 		return STAT_USAGE;
+	result = options->passes_yields ? stat_yield_check() : STAT_OK;
+	if (result != STAT_OK)
+		return result;
 	exporter.is_all = form.is_all;
 	exporter.node = stat_node_new(options->state);
 	if (!exporter.node)
@@ -123,20 +160,7 @@ enum stat_exit stat_export_run(const struct stat_command *command, const struct 
 		return result;
 	}
 	ask(&exporter, 0); /* errors until now must not count at the first scrape */
-	sigemptyset(&end_signals);
-	sigaddset(&end_signals, SIGINT);
-	sigaddset(&end_signals, SIGTERM);
-	pthread_sigmask(SIG_BLOCK, &end_signals, NULL); /* the server's threads inherit it */
-	http = stat_http_start(&settings);
-	if (!http) {
-		stat_error(NULL, "the HTTP server could not be started.");
-		close_exporter(&exporter);
-		return STAT_FAILED;
-	}
-	printf("http://%s/metrics\n", address);
-	fflush(stdout);
-	serve_until_signal(http, &end_signals);
-	stat_http_stop(http);
+	result = serve(&exporter, &settings, address);
 	close_exporter(&exporter);
-	return STAT_OK;
+	return result;
 }
