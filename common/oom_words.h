@@ -26,3 +26,10 @@
 #define GP_OOM_NO_WAIT_TOO_LITTLE_WORDS "not even all that they hold would have been enough"
 #define GP_OOM_NO_WAIT_CAPTURE_WORDS    "a stream captures"
 #define GP_OOM_NO_WAIT_SPENT_WORDS      "this process has waited for them too long within the last minute"
+
+/* Words for the answer of the exporter that passes requests on between users (broker.h). */
+#define GP_OOM_BROKER_WORDS         "processes of other users and containers"
+#define GP_OOM_BROKER_REFUSED_WORDS "refused to ask " GP_OOM_BROKER_WORDS
+#define GP_OOM_BROKER_BUSY_WORDS    "was busy, or this user has asked too much within the last minute"
+#define GP_OOM_BROKER_SILENT_WORDS  "did not answer"
+#define GP_OOM_BROKER_INVALID_WORDS "gave an invalid answer"

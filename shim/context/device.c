@@ -59,6 +59,11 @@ void gp_device_note_growth(const struct gp_device *device)
 		on_first_growth(device->index);
 }
 
+void gp_device_show(const struct gp_device *device)
+{
+	on_first_growth(device->index);
+}
+
 void gp_devices_move_peaks(_Atomic uint64_t to[static GP_DEVICE_PEAKS])
 {
 	const _Atomic uint64_t *from = atomic_exchange(&peaks, to);

@@ -57,6 +57,9 @@ enum { GP_DEVICE_PEAKS = 1 + GP_DEVICES_MAX };
 void gp_device_note_growth(const struct gp_device *device);
 void gp_devices_on_first_growth(void (*fn)(int device));
 
+/* Calls that function, for a device of which the process may have no memory yet. */
+void gp_device_show(const struct gp_device *device);
+
 /* From now on the peaks are kept there. A value that is there already stays if it is higher. */
 void gp_devices_move_peaks(_Atomic uint64_t to[static GP_DEVICE_PEAKS]);
 

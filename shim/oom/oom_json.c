@@ -65,6 +65,28 @@ static void write_processes(struct gp_json *out, const struct gp_processes *proc
 	gp_json_array_end(out);
 }
 
+/* null: there is no broker, or it was not asked. */
+static void write_broker(struct gp_json *out, const struct gp_broker_answer *broker)
+{
+	static const char *const names[] = {
+		[GP_BROKER_ANSWERED] = "answered",
+		[GP_BROKER_REFUSED] = "refused",
+		[GP_BROKER_IS_BUSY] = "busy",
+		[GP_BROKER_SILENT] = "silent",
+		[GP_BROKER_INVALID] = "invalid",
+	};
+
+	if (broker->state == GP_BROKER_NONE) {
+		gp_json_null(out, "exporter");
+		return;
+	}
+	gp_json_object_begin(out, "exporter");
+	gp_json_string(out, "answer", names[broker->state]);
+	gp_json_u64(out, "released_bytes", broker->bytes);
+	gp_json_u64(out, "held_bytes", broker->held_bytes);
+	gp_json_object_end(out);
+}
+
 static void write_segment(struct gp_json *out, struct gp_stack_json *stacks, const struct gp_oom_segment *segment)
 {
 	gp_json_object_begin(out, NULL);
@@ -134,6 +156,7 @@ static void write_last(struct gp_json *out, struct gp_stack_json *stacks, const 
 	write_numbers(out, oom);
 	gp_round_json(out, "rounds", oom->failure.rounds, false);
 	write_processes(out, &oom->processes);
+	write_broker(out, &oom->processes.broker);
 	gp_json_string(out, "wait", wait_text(oom->processes.wait));
 	gp_stack_json_site(out, stacks, "frames", oom->site);
 	gp_json_u64(out, "n_partly_used_segments", oom->n_partly_used);

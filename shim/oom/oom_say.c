@@ -103,6 +103,23 @@ static void log_processes(const struct gp_processes *processes)
 		gp_log(GP_LOG_WARN, "  asked: %s", line);
 }
 
+static void log_broker(const struct gp_broker_answer *broker)
+{
+	static const char *const failures[] = {
+		[GP_BROKER_REFUSED] = GP_OOM_BROKER_REFUSED_WORDS,
+		[GP_BROKER_IS_BUSY] = GP_OOM_BROKER_BUSY_WORDS,
+		[GP_BROKER_SILENT] = GP_OOM_BROKER_SILENT_WORDS,
+		[GP_BROKER_INVALID] = GP_OOM_BROKER_INVALID_WORDS,
+	};
+	amount bytes;
+
+	if (broker->state == GP_BROKER_ANSWERED)
+		gp_log(GP_LOG_WARN, "  asked the exporter: " GP_OOM_BROKER_WORDS " released %s",
+			gp_amount_text(bytes, broker->bytes));
+	else if (broker->state != GP_BROKER_NONE)
+		gp_log(GP_LOG_WARN, "  asked the exporter: it %s", failures[broker->state]);
+}
+
 /* Logs the group and its members. Their commands are texts of other processes. */
 static void log_group(const struct gp_group_report *group)
 {
@@ -140,6 +157,7 @@ static void log_wait(const struct gp_oom *oom)
 		[GP_PROCESSES_SPENT] = GP_OOM_NO_WAIT_SPENT_WORDS,
 	};
 	const struct gp_processes *processes = &oom->processes;
+	uint64_t elsewhere = processes->broker.held_bytes - gp_min(processes->held_bytes, processes->broker.held_bytes);
 	char line[512] = "";
 	size_t used = 0;
 	amount bytes;
@@ -150,6 +168,9 @@ static void log_wait(const struct gp_oom *oom)
 		gp_log(GP_LOG_WARN, "  " GP_OOM_NO_WAIT_WORDS "%s", reasons[processes->wait]);
 		return;
 	}
+	if (elsewhere)
+		used = (size_t)snprintf(
+			line, sizeof(line), GP_OOM_BROKER_WORDS ", which hold %s", gp_amount_text(bytes, elsewhere));
 	for (unsigned i = 0; i < gp_min(processes->n, GP_PROCESSES_SHOWN); i++) {
 		const struct gp_process *other = &processes->shown[i];
 		int n = 0;
@@ -335,6 +356,7 @@ void gp_oom_say(const struct gp_oom *oom)
 	log_rounds(oom);
 	log_group(&oom->group);
 	log_processes(&oom->processes);
+	log_broker(&oom->processes.broker);
 	log_wait(oom);
 	log_callers(oom);
 	log_cause(oom);

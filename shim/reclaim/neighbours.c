@@ -78,7 +78,7 @@ static enum gp_processes_wait find(
 			gp_clock_sleep(LOOK_AGAIN_NS);
 		held_bytes = ask(context, wait, GP_PROCESSES_ASK_MS);
 		wait->available_bytes = available(context);
-		if (!gp_reclaim_last_answers()->n)
+		if (!gp_reclaim_last_answers()->n && gp_reclaim_last_answers()->broker.state != GP_BROKER_ANSWERED)
 			break;
 		wait->enough_ns = wait->asked_ns;
 		if (held_bytes && can_be_enough(wait, held_bytes))

@@ -3,8 +3,9 @@
 #pragma once
 
 /*
- * Waits for neighbours: other processes under gpupool that hold memory of the same device. Without GPUPOOL_OOM_WAIT, an
- * allocation for which the driver has too little waits for them for a bounded time (wait_budget.h) before it fails.
+ * Waits for neighbours: other processes under gpupool that hold memory of the same device, and that can be asked, be it
+ * through the broker. Without GPUPOOL_OOM_WAIT, an allocation for which the driver has too little waits for them for a
+ * bounded time (wait_budget.h) before it fails.
  *
  * While a process waits, its neighbours cache nothing: they are asked again and again, and each time keep their caches
  * empty for a while (reclaim.h, GP_WANTED_NS). Two processes that wait for each other both run out of time.

@@ -12,6 +12,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "broker_ask.h"
+
 enum {
 	GP_PROCESSES_SHOWN = 8,
 	GP_PROCESS_REQUEST_MAX = 128,
@@ -40,6 +42,7 @@ struct gp_processes {
 	enum gp_processes_wait wait;
 	uint64_t bytes, held_bytes;
 	struct gp_process shown[GP_PROCESSES_SHOWN]; /* most bytes first */
+	struct gp_broker_answer broker;              /* not part of the sums above */
 };
 
 /* True if the process of that socket's name is to be asked. */

@@ -4,10 +4,13 @@
 #include "reclaim.h"
 
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "common/broker.h"
+#include "common/oom_words.h"
 #include "common/uuid.h"
 #include "pool/pool_control.h"
 #include "shim/base/clock.h"
@@ -15,6 +18,7 @@
 #include "shim/context/context.h"
 #include "shim/context/group.h"
 #include "shim/context/kept.h"
+#include "shim/ctl/ctl_ask.h"
 #include "shim/ctl/ctl_request.h"
 #include "shim/record/record.h"
 
@@ -119,16 +123,44 @@ bool gp_reclaim_can_ask(const struct gp_context *context)
 	return gp_state.config.yield != GP_CONFIG_YIELD_OFF && gp_state.config.has_socket && context->device->has_uuid;
 }
 
+static void format_request(char request[static GP_PROCESS_REQUEST_MAX], const struct gp_context *context,
+	const char *command, uint64_t bytes)
+{
+	char uuid[GP_UUID_TEXT_MAX];
+
+	snprintf(request, GP_PROCESS_REQUEST_MAX, "%s %s %" PRIu64 "\n", command,
+		gp_uuid_format(uuid, context->device->uuid, GP_UUID_SENT), bytes);
+}
+
+/* A user who names a directory means the processes in it. */
+static void ask_broker(const struct gp_context *context, const char *request, int max_ms, struct gp_broker_answer *ret)
+{
+	int cancel_state, fd;
+
+	*ret = (struct gp_broker_answer){GP_BROKER_NONE, 0, 0};
+	if (gp_ask_is_dir_named())
+		return;
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+	fd = gp_broker_open(GP_BROKER_DIR, ret);
+	if (fd >= 0) {
+		gp_device_show(context->device); /* the broker checks that the process uses the device */
+		gp_broker_ask(fd, request, max_ms, ret);
+	}
+	pthread_setcancelstate(cancel_state, NULL);
+}
+
 /* filter: the processes to be asked; NULL: all of this user, or of all users if root is to ask them. */
 static void ask_processes(struct gp_context *context, const char *command, uint64_t bytes, gp_processes_filter filter,
 	int max_ms, struct gp_processes *ret)
 {
 	bool are_all = !filter && gp_state.config.yield == GP_CONFIG_YIELD_ALL && geteuid() == 0;
-	char uuid[GP_UUID_TEXT_MAX], request[GP_PROCESS_REQUEST_MAX];
+	bool is_wait = strcmp(command, "wanted") == 0;
+	char request[GP_PROCESS_REQUEST_MAX];
 
-	snprintf(request, sizeof(request), "%s %s %" PRIu64 "\n", command,
-		gp_uuid_format(uuid, context->device->uuid, GP_UUID_SENT), bytes);
+	format_request(request, context, command, bytes);
 	gp_processes_ask(request, are_all, filter, max_ms, ret);
+	if (!filter && (is_wait || ret->bytes < bytes))
+		ask_broker(context, request, gp_min(max_ms, GP_BROKER_ASK_MS), &ret->broker);
 }
 
 static uint64_t ask_to_yield(struct gp_context *context, uint64_t bytes, gp_processes_filter filter)
@@ -140,7 +172,12 @@ static uint64_t ask_to_yield(struct gp_context *context, uint64_t bytes, gp_proc
 		gp_log(GP_LOG_INFO,
 			"asked %u other processes for %" PRIu64 " bytes of device %d: they released %" PRIu64,
 			answers.n, bytes, context->device->index, answers.bytes);
-	return answers.bytes;
+	if (answers.broker.state != GP_BROKER_NONE)
+		gp_log(GP_LOG_INFO,
+			"asked the exporter for %" PRIu64 " bytes of device %d: " GP_OOM_BROKER_WORDS
+			" released %" PRIu64,
+			bytes, context->device->index, answers.broker.bytes);
+	return answers.bytes + answers.broker.bytes;
 }
 
 uint64_t gp_reclaim_from_processes(struct gp_context *context, uint64_t bytes)
@@ -170,6 +207,20 @@ static void add_answer(const struct gp_process *later)
 	}
 }
 
+/* A broker that was busy or late tells nothing new, and one that has ended knows of no memory. */
+static void add_broker(const struct gp_broker_answer *later)
+{
+	struct gp_broker_answer *so_far = &answers.broker;
+	bool is_known = so_far->state == GP_BROKER_ANSWERED;
+
+	if (is_known && later->state == GP_BROKER_NONE)
+		so_far->held_bytes = 0;
+	if (later->state == GP_BROKER_NONE ||
+		(is_known && (later->state == GP_BROKER_IS_BUSY || later->state == GP_BROKER_SILENT)))
+		return;
+	*so_far = (struct gp_broker_answer){later->state, so_far->bytes + later->bytes, later->held_bytes};
+}
+
 uint64_t gp_reclaim_want(struct gp_context *context, uint64_t bytes, int max_ms)
 {
 	struct gp_processes later;
@@ -181,7 +232,9 @@ uint64_t gp_reclaim_want(struct gp_context *context, uint64_t bytes, int max_ms)
 		add_answer(&later.shown[i]);
 	answers.bytes += later.bytes;
 	answers.held_bytes = later.held_bytes;
-	return later.held_bytes;
+	add_broker(&later.broker);
+	/* The broker's sum includes the processes that this one has asked itself. */
+	return gp_max(later.held_bytes, answers.broker.held_bytes);
 }
 
 void gp_reclaim_note_wait(enum gp_processes_wait wait)

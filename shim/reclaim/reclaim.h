@@ -7,7 +7,8 @@
  *
  *   - the context's other pools, those of regions: in rounds 3 and 4, and to keep GPUPOOL_RESERVE free
  *   - the process's other contexts on the device: in round 5
- *   - the user's other processes under gpupool, which are asked through their sockets: in round 5, last
+ *   - the user's other processes under gpupool, which are asked through their sockets: in round 5
+ *   - processes of other users and containers, through the broker of the machine, if there is one: in round 5, last
  *
  * A process that is asked gives back only cached memory that is completed. It neither waits for the GPU nor asks
  * further processes, so two processes that ask each other at the same time both get an answer.
@@ -32,10 +33,13 @@ uint64_t gp_reclaim_from_siblings(struct gp_context *context, uint64_t bytes, bo
 /* The same for the pools of pinned memory of all contexts, except for the given pool. */
 uint64_t gp_reclaim_from_pinned(struct gp_pool *pool, uint64_t bytes);
 
-/* Asks other processes for memory of the context's device. Returns the bytes that they report as given back. */
+/*
+ * Asks other processes for memory of the context's device, and then the broker if they have given too little. Returns
+ * the bytes that are reported as given back.
+ */
 uint64_t gp_reclaim_from_processes(struct gp_context *context, uint64_t bytes);
 
-/* The same for those that share the limit of the context's group. */
+/* The same for those that share the limit of the context's group, without the broker. */
 uint64_t gp_reclaim_from_group(struct gp_context *context, uint64_t bytes);
 
 /* True if other processes may be asked for memory of the context's device. */

@@ -334,7 +334,7 @@ START_TEST(every_kind_of_process_and_answer_gets_its_message_and_exit_code)
 }
 END_TEST
 
-START_TEST(a_process_whose_mappings_are_hidden_is_explained_with_what_to_do_next)
+START_TEST(a_process_with_hidden_mappings_gets_a_message_and_advice)
 {
 	pid_t pid = peer_start(PEER_HIDDEN, NULL);
 
@@ -343,7 +343,8 @@ START_TEST(a_process_whose_mappings_are_hidden_is_explained_with_what_to_do_next
 		(void)prctl(PR_CAPBSET_DROP, right, 0, 0, 0);
 	ck_assert_int_eq(STAT(stat_word(pid)), 4);
 	stat_check_in(stat_err, " has no control socket that you can see.\n");
-	stat_check_in(stat_err, geteuid() == 0 ? "Next: this root lacks CAP_SYS_PTRACE over it;" : "Next: run as root.");
+	stat_check_in(
+		stat_err, geteuid() == 0 ? "Next: this root lacks CAP_SYS_PTRACE over it;" : "Next: run as root.");
 }
 END_TEST
 
@@ -718,7 +719,7 @@ static void add(TCase *tc)
 	tcase_add_test(tc, json_of_one_named_process_is_its_unchanged_answer);
 	tcase_add_test(tc, a_stopped_process_does_not_suppress_the_answers_of_others);
 	tcase_add_test(tc, a_process_with_a_full_backlog_counts_as_not_answering);
-	tcase_add_test(tc, a_process_whose_mappings_are_hidden_is_explained_with_what_to_do_next);
+	tcase_add_test(tc, a_process_with_hidden_mappings_gets_a_message_and_advice);
 	tcase_add_loop_test(tc, every_kind_of_process_and_answer_gets_its_message_and_exit_code, 0, LENGTH(peers));
 	tcase_add_loop_test(tc, an_answer_with_too_many_values_is_refused_before_it_is_parsed, 0, LENGTH(values));
 	tcase_add_test(tc, the_blocks_table_has_a_region_column_if_a_block_belongs_to_a_region);

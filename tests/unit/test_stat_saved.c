@@ -115,6 +115,42 @@ START_TEST(oom_shows_the_memory_of_other_processes_and_the_reason_for_no_wait)
 }
 END_TEST
 
+static const struct {
+	const char *exporter, *line;
+} exporters[] = {
+	{"{\"answer\":\"answered\",\"released_bytes\":512,\"held_bytes\":1048576}",
+		"the exporter was asked: processes of other users and containers released 512 B; all processes but "
+		"this "
+		"one hold 1.00 MiB\n"},
+	{"{\"answer\":\"answered\",\"released_bytes\":0,\"held_bytes\":0}",
+		"the exporter was asked: processes of other users and containers released 0 B\n"},
+	{"{\"answer\":\"refused\"}",
+		"the exporter was asked: it refused to ask processes of other users and containers\n"},
+	{"{\"answer\":\"busy\"}",
+		"the exporter was asked: it was busy, or this user has asked too much within the last minute\n"},
+	{"{\"answer\":\"silent\"}", "the exporter was asked: it did not answer\n"},
+	{"{\"answer\":\"invalid\"}", "the exporter was asked: it gave an invalid answer\n"},
+	{"{\"answer\":\"\\u001b\"}", NULL},
+	{"[1]", NULL},
+	{"null", NULL},
+};
+
+START_TEST(oom_shows_the_answer_of_an_exporter_that_passes_yields_on)
+{
+	char answer[1024];
+
+	snprintf(answer, sizeof(answer),
+		"{\"schema\":\"gpupool.oom/2\",\"pid\":7,\"n_ooms\":1,\"last\":{\"kind\":\"device\",\"device\":0,"
+		"\"requested_bytes\":1024,\"cause\":\"full\",\"exporter\":%s}}",
+		exporters[_i].exporter);
+	ck_assert_int_eq(STAT("oom", stat_word(peer_start(PEER_ANSWERS, answer))), 0);
+	if (exporters[_i].line)
+		stat_check_in(stat_out, exporters[_i].line);
+	else
+		ck_assert_ptr_null(strstr(stat_out, "exporter"));
+}
+END_TEST
+
 START_TEST(oom_asks_a_live_process_and_ignores_reports_of_earlier_ones_with_its_pid)
 {
 	pid_t pid = peer_start(PEER_ANSWERS, NULL);
@@ -243,6 +279,7 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc, an_oom_report_is_recognised_by_its_file_name, 0, LENGTH(names));
 	tcase_add_test(tc, the_newest_oom_report_of_a_process_id_is_shown);
 	tcase_add_test(tc, oom_shows_the_memory_of_other_processes_and_the_reason_for_no_wait);
+	tcase_add_loop_test(tc, oom_shows_the_answer_of_an_exporter_that_passes_yields_on, 0, LENGTH(exporters));
 	tcase_add_test(tc, oom_asks_a_live_process_and_ignores_reports_of_earlier_ones_with_its_pid);
 	tcase_add_test(tc, oom_shows_the_saved_report_of_a_process_without_a_socket);
 	tcase_add_test(tc, oom_shows_each_of_several_processes);

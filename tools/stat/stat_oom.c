@@ -162,6 +162,32 @@ static void print_other_processes(const json_t *oom)
 	}
 }
 
+/* The answer of an exporter that passes requests on between users. */
+static void print_exporter(const json_t *oom)
+{
+	static const char *const failures[][2] = {
+		{"refused", GP_OOM_BROKER_REFUSED_WORDS},
+		{"busy", GP_OOM_BROKER_BUSY_WORDS},
+		{"silent", GP_OOM_BROKER_SILENT_WORDS},
+		{"invalid", GP_OOM_BROKER_INVALID_WORDS},
+	};
+	const json_t *exporter = json_object_get(oom, "exporter");
+	const char *answer = stat_reply_text(exporter, "answer");
+	char bytes[STAT_TEXT_MAX], held[STAT_TEXT_MAX];
+
+	if (strcmp(answer, "answered") == 0) {
+		stat_bytes(bytes, stat_reply_u64_or_0(exporter, "released_bytes"));
+		stat_bytes(held, stat_reply_u64_or_0(exporter, "held_bytes"));
+		printf("the exporter was asked: " GP_OOM_BROKER_WORDS " released %s", bytes);
+		if (stat_reply_u64_or_0(exporter, "held_bytes"))
+			printf("; all processes but this one hold %s", held);
+		putchar('\n');
+	}
+	for (size_t i = 0; i < sizeof(failures) / sizeof(*failures); i++)
+		if (strcmp(answer, failures[i][0]) == 0)
+			printf("the exporter was asked: it %s\n", failures[i][1]);
+}
+
 /* An answer of an earlier release has no such member. */
 static void print_wait(const json_t *oom)
 {
@@ -268,6 +294,7 @@ static void print_last(const json_t *reply, const json_t *oom, struct stat_stack
 	stat_stacks_print(stacks, "requested at", json_object_get(oom, "frames"));
 	print_rounds(oom);
 	print_other_processes(oom);
+	print_exporter(oom);
 	print_wait(oom);
 	print_segments(oom, stacks);
 	print_holders(oom, stacks);
