@@ -162,6 +162,34 @@ def a_container_with_a_read_only_root_has_a_socket_and_a_counter_page(root):
     expect(len(reports) == 1, "the report of the ended container is not found")
 
 
+def containers_of_two_users_hand_memory_over_through_an_exporter_of_the_host(root):
+    """The simulated drivers of both containers share a file, as real ones share a GPU of 16 GiB."""
+    need_containers()
+    ledger = pathlib.Path("/opt/apps/ledger")
+    ledger.mkdir()
+    (ledger / "gpu").touch()
+    (ledger / "gpu").chmod(0o666)
+    words = f"--device nvidia.com/gpu=all --device gpupool.dev/pool=all -v {ledger}:{ledger} -e SIMGPU_SHARED={ledger}/gpu " \
+            f"--tmpfs /tmp $IMAGE {SIM}/app_fleet"
+    holder = start(f"exec podman run --rm --name holder --user 1236 {words} cache=12000 sleep=50")
+    exporter = None
+    try:
+        await_true(lambda: any(one["cached_bytes"] for one in processes()), "the first container has cached memory", holder)
+        request = f"podman run --rm --user 1237 {words} try=10000"
+        text = run(request)
+        expect("refused" in text, f"without the exporter: {text}")
+        exporter = start("exec gpupool-stat export --yield")
+        await_true(pathlib.Path("/run/gpupool/exporter/yield.sock").exists, "the exporter runs", exporter)
+        text = run(request)
+        expect("got" in text, f"with the exporter: {text}")
+    finally:
+        run("podman rm -f -t 0 holder", expected=None)
+        holder.wait()
+        if exporter:
+            exporter.terminate()
+            exporter.wait()
+
+
 def an_image_has_the_library_built_in(root):
     need_containers()
     make_tarball(root)
@@ -255,6 +283,7 @@ STEPS = [
     a_container_of_root_is_seen_from_the_host_and_from_inside,
     a_container_of_another_user_is_seen_from_the_host,
     a_container_with_a_read_only_root_has_a_socket_and_a_counter_page,
+    containers_of_two_users_hand_memory_over_through_an_exporter_of_the_host,
     an_image_has_the_library_built_in,
     a_pod_copies_the_library_into_a_folder_that_its_containers_share,
     a_pod_that_the_webhook_patches_runs_with_the_library_or_not_at_all,
