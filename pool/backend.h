@@ -75,12 +75,15 @@ struct gp_mapping_ops {
  * backend run in the order in which they are started, and beside other work.
  */
 struct gp_sleep_ops {
+	/* Host memory is taken in pieces of this size; only the last one may be smaller. A copy lies in one piece. */
+	uint64_t piece_bytes;
+
 	/*
 	 * Takes pinned host memory of at least these bytes (-ENOMEM), and gives it back with the size that it got, also
 	 * after the end of the context. Both may wait for the GPU.
 	 */
-	int (*host_take)(void *arg, uint64_t bytes, void **ret_host, uint64_t *ret_size);
-	void (*host_give)(void *arg, void *host, uint64_t size);
+	int (*host_take)(void *arg, uint64_t bytes, void **ret_host, uint64_t *ret_bytes);
+	void (*host_give)(void *arg, void *host, uint64_t bytes);
 
 	/* Start a copy. */
 	int (*copy_out)(void *arg, void *host, uint64_t addr, uint64_t bytes);

@@ -155,6 +155,14 @@
  */
 #define GP_SLEEP_GAP (1 * GP_MIB)
 
+/*
+ * Bytes of a piece of host memory, and of which a smaller piece is a multiple: huge pages. A thread that waits for a
+ * sleep to end waits for one piece: 256 MiB are mapped and registered in some 20 ms. Smaller pieces would spend more of
+ * their time on starting threads. No figure.
+ */
+#define GP_SLEEP_PIECE (256 * GP_MIB)
+#define GP_SLEEP_ROUND (2 * GP_MIB)
+
 /* Free blocks that are searched for a well-fitting chunk, before the best so far is taken. No figure. */
 #define GP_FIT_LOOK_AT 64
 

@@ -17,6 +17,7 @@
 #include "pool/kind.h"
 #include "chunk.h"
 #include "pool/pool_impl.h"
+#include "saved.h"
 #include "sleep.h"
 
 /* An arena's addresses, in steps of the pool's granule. */
@@ -45,6 +46,7 @@ struct gp_vm {
 	bool is_over;            /* gp_pool_unmap was called */
 	uint64_t n_stuck;        /* chunks that are stuck */
 	struct gp_sleep_bytes asleep;
+	struct gp_saved_pieces saved; /* host memory for what is asleep */
 };
 
 static inline struct gp_arena *gp_arena_for(const struct gp_pool *pool, uint64_t size)

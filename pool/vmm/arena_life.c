@@ -139,12 +139,13 @@ static void unmap_all(struct gp_pool *pool)
 			chunk->is_mapped = be->ops->mapping->unmap(be->arg, chunk->addr, chunk->size) != 0;
 		if (!chunk->is_asleep || chunk->handle != GP_CHUNK_NO_HANDLE)
 			be->ops->mapping->release(be->arg, chunk->handle, chunk->size);
-		gp_saved_forget(pool, chunk);
+		gp_saved_forget(chunk);
 		if (chunk->is_mapped)
 			continue;
 		gp_list_remove(link);
 		free(chunk);
 	}
+	gp_saved_give_back(pool);
 	free_arenas(pool);
 }
 

@@ -2,16 +2,19 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-/* The content of a chunk that is asleep, or about to be (sleep.h). */
+/* The content of chunks that are asleep, or about to be (sleep.h), and the host memory that has it. */
 
 #include "pool/pool.h"
 
 struct gp_chunk;
+struct gp_vm;
 
-/* The parts of a chunk that are not free, one after another in host memory. */
+/*
+ * The parts of a chunk that are not free. In the pool's host memory they lie one after another, and so do the contents
+ * of the chunks.
+ */
 struct gp_saved {
-	void *host;     /* NULL: none was taken yet, or no byte is kept */
-	uint64_t size;  /* of the host memory */
+	uint64_t at;    /* of the first part, in the pool's host memory */
 	uint64_t bytes; /* that are kept */
 	unsigned n;
 	struct {
@@ -19,5 +22,23 @@ struct gp_saved {
 	} parts[];
 };
 
-/* Frees the content of a chunk, if it has any. */
-void gp_saved_forget(struct gp_pool *pool, struct gp_chunk *chunk);
+/*
+ * The host memory of a pool: pieces of struct gp_sleep_ops.piece_bytes, the last of which may be smaller. The driver
+ * refuses a copy across two pieces.
+ */
+struct gp_saved_pieces {
+	struct gp_saved_piece {
+		void *host;
+		uint64_t bytes;
+	} *pieces;
+	unsigned n;
+};
+
+/* Takes a further piece of at least these bytes. 0, -ENOMEM, or the driver's error. */
+int gp_saved_take_piece(struct gp_pool *pool, uint64_t bytes);
+
+/* Frees the list of what is kept of a chunk, if it has any. */
+void gp_saved_forget(struct gp_chunk *chunk);
+
+/* Gives back all pieces. No chunk is asleep. */
+void gp_saved_give_back(struct gp_pool *pool);

@@ -9,7 +9,6 @@
 #include "arena.h"
 #include "arena_life.h"
 #include "chunk.h"
-#include "saved.h"
 #include "pool/tuning.h"
 
 enum { SLOTS = 2 }; /* copies of one chunk are under way while those of the chunk before are awaited */
@@ -71,8 +70,17 @@ int gp_pool_sleep_enter(struct gp_pool *pool, uint64_t max_ns)
 void gp_pool_sleep_leave(struct gp_pool *pool)
 {
 	struct gp_list *link;
+	bool is_any_asleep = false;
 
-	each_chunk(link, pool) if (!chunk_of(link)->is_asleep) gp_saved_forget(pool, chunk_of(link));
+	each_chunk(link, pool)
+	{
+		if (chunk_of(link)->is_asleep)
+			is_any_asleep = true;
+		else
+			gp_saved_forget(chunk_of(link));
+	}
+	if (!is_any_asleep)
+		gp_saved_give_back(pool);
 	gp_mutex_lock(&pool->lock);
 	pool->cache.vm->is_exclusive = false;
 	gp_mutex_unlock(&pool->lock);
@@ -148,42 +156,76 @@ int gp_pool_sleep_survey(struct gp_pool *pool, struct gp_sleep_bytes *ret_bytes)
 		bytes.device_bytes += chunk->size;
 		bytes.host_bytes += chunk->saved->bytes;
 	}
+	bytes.mapped_bytes = gp_round_up(bytes.host_bytes, GP_SLEEP_ROUND);
 	*ret_bytes = bytes;
 	return 0;
 }
 
-int gp_pool_sleep_take_host(struct gp_pool *pool)
+/* Gives each chunk a place in the host memory that is to be taken. Returns how much that has to be. */
+static uint64_t place(struct gp_pool *pool, uint64_t begin)
 {
 	struct gp_list *link;
+	uint64_t end = begin;
 
 	each_chunk(link, pool)
 	{
-		struct gp_saved *saved = chunk_of(link)->saved;
-		int r;
+		struct gp_chunk *chunk = chunk_of(link);
 
-		if (!saved || !saved->bytes || saved->host)
+		if (chunk->is_asleep || !chunk->saved)
 			continue;
-		r = ops_of(pool)->host_take(arg_of(pool), saved->bytes, &saved->host, &saved->size);
-		if (r)
-			return r;
+		chunk->saved->at = end;
+		end += chunk->saved->bytes;
 	}
-	return 0;
+	return end - begin;
 }
 
-/* Starts the copies of a chunk, in either direction. */
-static int start_copies(struct gp_pool *pool, const struct gp_chunk *chunk, bool is_out)
+int gp_pool_sleep_take_host(struct gp_pool *pool, bool (*must_stop)(void *arg), void *arg)
+{
+	uint64_t piece = ops_of(pool)->piece_bytes, left;
+	int r = 0;
+
+	/* Pieces of a sleep that failed may still be in use. */
+	left = place(pool, pool->cache.vm->saved.n * piece);
+	while (left && !r) {
+		uint64_t bytes = gp_min(left, piece);
+
+		if (must_stop && must_stop(arg))
+			return -ECANCELED;
+		r = gp_saved_take_piece(pool, gp_round_up(bytes, GP_SLEEP_ROUND));
+		left -= bytes;
+	}
+	return r;
+}
+
+/* Starts the copies of a part, in either direction: one for each piece of host memory in which it lies. */
+static int start_part(struct gp_pool *pool, uint64_t addr, uint64_t at, uint64_t bytes, bool is_out)
 {
 	const struct gp_sleep_ops *ops = ops_of(pool);
+	uint64_t piece = ops->piece_bytes;
+	int r = 0;
+
+	while (bytes && !r) {
+		char *host = (char *)pool->cache.vm->saved.pieces[at / piece].host + at % piece;
+		uint64_t n = gp_min(bytes, piece - at % piece);
+
+		r = is_out ? ops->copy_out(arg_of(pool), host, addr, n) : ops->copy_in(arg_of(pool), addr, host, n);
+		addr += n;
+		at += n;
+		bytes -= n;
+	}
+	return r;
+}
+
+/* Starts the copies of a chunk. */
+static int start_copies(struct gp_pool *pool, const struct gp_chunk *chunk, bool is_out)
+{
 	const struct gp_saved *saved = chunk->saved;
-	char *host = saved->host;
+	uint64_t at = saved->at;
 	int r = 0;
 
 	for (unsigned i = 0; i < saved->n && !r; i++) {
-		uint64_t addr = chunk->addr + saved->parts[i].offset, bytes = saved->parts[i].bytes;
-
-		r = is_out ? ops->copy_out(arg_of(pool), host, addr, bytes)
-			   : ops->copy_in(arg_of(pool), addr, host, bytes);
-		host += bytes;
+		r = start_part(pool, chunk->addr + saved->parts[i].offset, at, saved->parts[i].bytes, is_out);
+		at += saved->parts[i].bytes;
 	}
 	return r;
 }

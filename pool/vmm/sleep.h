@@ -27,6 +27,7 @@
 struct gp_sleep_bytes {
 	uint64_t device_bytes; /* of chunks that go, or are asleep */
 	uint64_t host_bytes;   /* of their content */
+	uint64_t mapped_bytes; /* of the host memory for that */
 	uint64_t shared_bytes; /* of chunks that were exported, or whose region was invalidated: they cannot sleep */
 	uint64_t stuck_bytes;  /* of chunks that the driver refused to unmap: likewise */
 };
@@ -43,8 +44,11 @@ void gp_pool_sleep_leave(struct gp_pool *pool);
 /* Finds what has to be kept of each chunk. 0, -ENOMEM if there is no host memory for the list, or GP_E_DEAD. */
 int gp_pool_sleep_survey(struct gp_pool *pool, struct gp_sleep_bytes *ret_bytes);
 
-/* Takes the host memory for that. 0, -ENOMEM, or the driver's error: then nothing has changed. */
-int gp_pool_sleep_take_host(struct gp_pool *pool);
+/*
+ * Takes the host memory for that, piece by piece. 0, -ENOMEM, or the driver's error: then gp_pool_sleep_leave gives it
+ * back. must_stop, unless NULL, is asked before each piece; -ECANCELED once it returns true.
+ */
+int gp_pool_sleep_take_host(struct gp_pool *pool, bool (*must_stop)(void *arg), void *arg);
 
 /*
  * Moves chunk by chunk. 0, or an error: then some chunks may be asleep. must_stop, unless NULL, is asked before each

@@ -2,9 +2,9 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Host memory and copies for pools that fall asleep. The host memory is the process's own, and registered with the
- * driver: so it has huge pages, and its content does not end with the context. A forked child does not have it: the
- * kernel would copy it page by page.
+ * Host memory and copies for pools that fall asleep. The host memory is the process's own, touched by several threads
+ * (base/host_pages.h), and then registered with the driver: the driver's own allocation takes ten times as long. Its
+ * content does not end with the context. A forked child does not have it: it would keep the memory from going back.
  *
  * The driver may wait for the GPU when memory is unregistered, so that is done only while the gate is closed and the
  * GPU idle (sleep.c). With GPUPOOL_SLEEP_KEEP=on the memory stays registered for the next sleep.
@@ -14,18 +14,16 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 
 #include "fence_call.h"
+#include "pool/tuning.h"
 #include "shim/base/clock.h"
 #include "shim/base/fork.h"
-#include "shim/base/memory_left.h"
+#include "shim/base/host_pages.h"
 #include "shim/base/slow_path.h"
 #include "shim/base/state.h"
 #include "shim/context/driver_call.h"
 #include "shim/driver/driver_table.h"
-
-#define HUGE_PAGE (2 * GP_MIB)
 
 /* Memory that is kept. It was registered in a context, with whose end the registration ends. */
 struct kept {
@@ -86,19 +84,36 @@ static void *take_kept(const struct gp_context *context, uint64_t bytes, uint64_
 
 static void unmap(void *host, uint64_t bytes)
 {
-	munmap(host, bytes);
+	gp_host_pages_unmap(host, bytes);
 	atomic_fetch_sub(&host_bytes, bytes);
 }
 
-static void *map(uint64_t bytes)
+/* True if GPUPOOL_SLEEP_HOST leaves room for these bytes beside all that is mapped. Kept memory has to give way. */
+static bool has_room(struct gp_context *context, uint64_t bytes)
 {
-	void *host = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	uint64_t bound = gp_state.config.sleep_host_bytes;
 
-	if (host == MAP_FAILED)
-		return NULL;
-	(void)madvise(host, bytes, MADV_HUGEPAGE);
-	(void)madvise(host, bytes, MADV_DONTFORK);
-	atomic_fetch_add(&host_bytes, bytes);
+	if (bound && atomic_load(&host_bytes) + bytes > bound)
+		gp_sleep_host_trim(context);
+	return !bound || atomic_load(&host_bytes) + bytes <= bound;
+}
+
+/*
+ * There is no other way to take this memory, so GPUPOOL_PINNED_THREADS=0 means what auto means. A number holds for this
+ * memory, too.
+ */
+static void *map(struct gp_context *context, uint64_t bytes)
+{
+	uint64_t threads = gp_state.config.pinned_threads;
+	struct gp_host_pages_how how = {
+		.threads = threads == GP_CONFIG_THREADS_AUTO ? 0 : (unsigned)threads,
+		.node = gp_driver_numa_node(context->device->index),
+		.is_own = true,
+	};
+	void *host = has_room(context, bytes) ? gp_host_pages_map(bytes, &how) : NULL;
+
+	if (host)
+		atomic_fetch_add(&host_bytes, bytes);
 	return host;
 }
 
@@ -137,28 +152,24 @@ static int result_of(CUresult r)
 	return r == CUDA_ERROR_OUT_OF_MEMORY ? -ENOMEM : r;
 }
 
-static int host_take(void *arg, uint64_t bytes, void **ret_host, uint64_t *ret_size)
+static int host_take(void *arg, uint64_t bytes, void **ret_host, uint64_t *ret_bytes)
 {
 	static const struct gp_fork_child child = {.fn = reset_in_child};
 	struct gp_context *context = arg;
-	uint64_t size = gp_round_up(bytes, HUGE_PAGE);
-	void *host;
 	CUresult r;
 
 	gp_fork_on_child(&child);
-	host = take_kept(context, size, &size);
-	if (!host) {
-		/* Asked each time: other processes take memory meanwhile, and kept memory may fit no chunk. */
-		host = size <= gp_memory_left("") ? map(size) : NULL;
-		r = host ? register_host(context, host, size) : CUDA_ERROR_OUT_OF_MEMORY;
-		if (r && host)
-			unmap(host, size);
-		if (r)
-			return result_of(r);
-	}
-	*ret_host = host;
-	*ret_size = size;
-	return 0;
+	*ret_bytes = bytes;
+	*ret_host = take_kept(context, bytes, ret_bytes);
+	if (*ret_host)
+		return 0;
+	*ret_host = map(context, bytes);
+	if (!*ret_host)
+		return -ENOMEM;
+	r = register_host(context, *ret_host, bytes);
+	if (r)
+		unmap(*ret_host, bytes);
+	return result_of(r);
 }
 
 static bool keep(struct gp_context *context, void *host, uint64_t size)
@@ -309,6 +320,7 @@ static void copy_drain(void *arg)
 }
 
 const struct gp_sleep_ops gp_sleep_backend = {
+	.piece_bytes = GP_SLEEP_PIECE,
 	.host_take = host_take,
 	.host_give = host_give,
 	.copy_out = copy_out,

@@ -54,16 +54,6 @@ static bool is_possible(void)
 	return answer == POSSIBLE;
 }
 
-static int node_of(const struct gp_device *device)
-{
-	int node = -1;
-
-	if (!gp_real.cuDeviceGetAttribute ||
-		gp_real.cuDeviceGetAttribute(&node, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, device->index))
-		return -1;
-	return node;
-}
-
 void *gp_registered_prepare(const struct gp_context *context, unsigned kind, uint64_t bytes)
 {
 	uint64_t threads = gp_state.config.pinned_threads;
@@ -73,7 +63,7 @@ void *gp_registered_prepare(const struct gp_context *context, unsigned kind, uin
 	if (bytes < GP_REGISTERED_MIN || bytes > GP_REGISTERED_MAX || !threads || is_combined ||
 		bytes >= atomic_load(&refused_bytes) || !is_possible())
 		return NULL;
-	how.node = node_of(context->device);
+	how.node = gp_driver_numa_node(context->device->index);
 	return gp_host_pages_map(bytes, &how);
 }
 

@@ -239,18 +239,18 @@ static bool quieten(const struct pools *pools, uint64_t end_ns, struct gp_sleep_
 	return true;
 }
 
+/* Looks ahead, so that most sleeps that lack host memory fail before any is taken. */
 static bool has_host_memory(const struct gp_sleep_bytes *bytes, struct gp_sleep_result *result)
 {
-	uint64_t bound = gp_state.config.sleep_host_bytes, left, kept, needed;
+	uint64_t bound = gp_state.config.sleep_host_bytes, left = gp_memory_left(""), kept, needed;
 
 	(void)gp_sleep_host_bytes(&kept);
-	needed = bytes->host_bytes - gp_min(kept, bytes->host_bytes);
-	left = gp_memory_left("");
-	if (bound && bytes->host_bytes > bound)
+	needed = bytes->mapped_bytes - gp_min(kept, bytes->mapped_bytes);
+	if (bound && bytes->mapped_bytes > bound)
 		return fail(result, -ENOMEM,
 			"short of host memory: the content takes %" PRIu64
 			" MiB, and GPUPOOL_SLEEP_HOST allows %" PRIu64 " MiB",
-			bytes->host_bytes / GP_MIB, bound / GP_MIB);
+			bytes->mapped_bytes / GP_MIB, bound / GP_MIB);
 	if (needed > left)
 		return fail(result, -ENOMEM,
 			"short of host memory: the content takes %" PRIu64 " MiB, and the machine or the control group "
@@ -291,6 +291,7 @@ static bool prepare(struct pools *pools, uint64_t end_ns, struct gp_sleep_result
 			break;
 		all.device_bytes += bytes.device_bytes;
 		all.host_bytes += bytes.host_bytes;
+		all.mapped_bytes += bytes.mapped_bytes;
 		all.shared_bytes += bytes.shared_bytes;
 		all.stuck_bytes += bytes.stuck_bytes;
 	}
@@ -310,12 +311,14 @@ static bool prepare(struct pools *pools, uint64_t end_ns, struct gp_sleep_result
 	if (!has_host_memory(&all, result))
 		return false;
 	for (int i = 0; i < pools->n && !r; i++)
-		r = gp_pool_sleep_take_host(pools->pools[i]);
+		r = gp_pool_sleep_take_host(pools->pools[i], is_awaited, NULL);
 	/* Kept memory that fits no chunk would stay for good. */
 	gp_sleep_host_trim(pools->context);
+	if (r == -ECANCELED)
+		return fail_awaited(result);
 	if (r == -ENOMEM)
 		return fail(result, -ENOMEM, "short of host memory: %" PRIu64 " MiB could not be pinned",
-			all.host_bytes / GP_MIB);
+			all.mapped_bytes / GP_MIB);
 	if (r)
 		return fail(result, -EIO, "the driver refused to pin host memory: error %d", r);
 	result->device_bytes = all.device_bytes;

@@ -213,6 +213,10 @@ static bool touch_all(char *memory, uint64_t bytes, const struct gp_host_pages_h
 
 	prefer_node(memory, bytes, how->node);
 	(void)madvise(memory, bytes, MADV_HUGEPAGE);
+	if (how->is_own) {
+		(void)madvise(memory, bytes, MADV_DONTFORK);
+		(void)madvise(memory, bytes, MADV_DONTDUMP);
+	}
 	return gp_own_threads_run(touch_parts, &touch, threads) && !atomic_load(&touch.has_failed);
 }
 

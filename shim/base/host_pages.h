@@ -17,6 +17,7 @@ struct gp_host_pages_how {
 	unsigned threads; /* at most N threads touch the memory, the calling thread among them; 0: one for each of its
 			     processors, at most GP_HOST_PAGES_THREADS_MAX */
 	int node;         /* the NUMA node that the memory should be on; -1: any */
+	bool is_own;      /* no memory of the program: neither a forked child nor a core dump has it */
 };
 
 /*
@@ -25,7 +26,7 @@ struct gp_host_pages_how {
  *
  * The mapping is shared, as the driver's own mapping of pinned memory is. So a fork copies no page of it, neither now
  * nor when the parent writes next: the GPU goes on using the pages of the parent, and the child sees these, too. A
- * core dump has the memory, as it has the driver's.
+ * core dump has the memory, as it has the driver's. Neither has it if is_own is set.
  *
  * All signals are blocked in the calling thread meanwhile. The call preserves errno and is not a cancellation point.
  */

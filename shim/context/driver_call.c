@@ -194,6 +194,16 @@ bool gp_driver_has(CUdevice device, int attribute)
 	return gp_real.cuDeviceGetAttribute && !gp_real.cuDeviceGetAttribute(&value, attribute, device) && value;
 }
 
+int gp_driver_numa_node(CUdevice device)
+{
+	int node = -1;
+
+	if (!gp_real.cuDeviceGetAttribute ||
+		gp_real.cuDeviceGetAttribute(&node, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, device))
+		return -1;
+	return node;
+}
+
 CUresult gp_driver_stream(_Atomic(CUstream) *shared, CUstream *ret_stream)
 {
 	CUstream stream = atomic_load(shared), none = NULL;

@@ -67,6 +67,9 @@ static inline bool gp_driver_takes_back(struct gp_context *context, int *ret_err
 /* Returns true if the device reports a value other than 0 for the attribute. */
 bool gp_driver_has(CUdevice device, int attribute);
 
+/* Returns the NUMA node of the host that the device is nearest to, or -1. */
+int gp_driver_numa_node(CUdevice device);
+
 /* Returns a private stream of the current context, and creates it in *shared at first use. */
 CUresult gp_driver_stream(_Atomic(CUstream) *shared, CUstream *ret_stream);
 

@@ -8,6 +8,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/wait.h>
@@ -44,6 +45,22 @@ static void fault(const char *text)
 	} else if (inject && !text) {
 		(void)inject(NULL);
 	}
+}
+
+/* Bytes of shared memory without a file that are mapped: the host memory of a sleep. */
+static uint64_t mapped_bytes(void)
+{
+	FILE *maps = fopen("/proc/self/maps", "r");
+	uint64_t bytes = 0, from, to;
+	char line[512];
+
+	while (maps && fgets(line, sizeof(line), maps))
+		if (strstr(line, "rw-s ") && strstr(line, "/dev/zero") &&
+			sscanf(line, "%" SCNx64 "-%" SCNx64, &from, &to) == 2)
+			bytes += to - from;
+	if (maps)
+		(void)fclose(maps);
+	return bytes;
 }
 
 static void make_blocks(void)
@@ -269,12 +286,14 @@ static void forks(void)
 	app_start();
 	make_blocks();
 	sleep_now();
+	app_fact("mapped", mapped_bytes());
 	child = fork();
 	if (!child)
-		_exit(cuMemsetD32_v2(blocks[0], 1, 1) != CUDA_SUCCESS ? 7 : 8);
+		_exit(mapped_bytes() == 0 && cuMemsetD32_v2(blocks[0], 1, 1) != CUDA_SUCCESS ? 7 : 8);
 	(void)waitpid(child, &status, 0);
 	app_say("the child fails", "%d", WEXITSTATUS(status) == 7);
 	app_say("wrong words", "%zu", count_wrong());
+	app_fact("mapped awake", mapped_bytes());
 }
 
 /* Memory that a sleep cannot move keeps the process awake, and in order. */
@@ -308,21 +327,28 @@ static void contexts(void)
 static void faulty(void)
 {
 	const char *at_sleep = getenv("APP_FAULT_ASLEEP"), *at_wake = getenv("APP_FAULT_AWAKE");
+	CUdeviceptr other;
 
 	app_start();
 	make_blocks();
+	/* A second pool, so that there are two pieces of host memory. */
+	(void)gpupool_region_begin("other");
+	other = app_alloc(sizes[4]);
+	(void)gpupool_region_end();
+	app_fill(NULL, other, sizes[4], 4);
+	APP_MUST(cuCtxSynchronize());
 	fault(at_sleep);
 	sleep_now();
 	fault(NULL);
 	app_fact("bytes", device_bytes());
-	app_say("wrong words", "%zu", count_wrong());
+	app_say("wrong words", "%zu", count_wrong() + app_count_wrong(NULL, other, sizes[4], 4));
 	APP_MUST(cuCtxSynchronize());
 	sleep_now();
 	fault(at_wake);
 	report("woke", gpupool_wake(0));
 	app_fact("bytes after the wake", device_bytes());
 	/* The first calls still fail. The program waits for the memory, and does not run without it. */
-	app_say("wrong words", "%zu", count_wrong());
+	app_say("wrong words", "%zu", count_wrong() + app_count_wrong(NULL, other, sizes[4], 4));
 	app_report_driver();
 }
 

@@ -158,6 +158,10 @@ START_TEST(a_process_asleep_resets_exits_and_forks_as_without_the_library)
 	play_sleep(ends[_i], vmm, NULL);
 	if (_i == 0)
 		ck_assert_uint_eq(play_fact("after the reset"), 0);
+	if (_i == 2)
+		ck_assert_uint_eq(play_fact("mapped"), 26 * MIB);
+	if (_i == 2)
+		ck_assert_uint_eq(play_fact("mapped awake"), 0);
 }
 END_TEST
 
@@ -173,6 +177,8 @@ static const struct {
 	{"content", "GPUPOOL_DEBUG=poison", "slept error", ENOTSUP, "GPUPOOL_DEBUG watches the memory"},
 	{"content", "GPUPOOL_RECORD=rec.%p", "slept error", ENOTSUP, "GPUPOOL_RECORD is on"},
 	{"content", "GPUPOOL_SLEEP_HOST=1MiB", "slept error", ENOMEM, "GPUPOOL_SLEEP_HOST allows 1 MiB"},
+	/* The content takes less than this, but not in huge pages. */
+	{"content", "GPUPOOL_SLEEP_HOST=26100KiB", "slept error", ENOMEM, "takes 26 MiB"},
 	{"content", "SIMGPU_DRIVER_VERSION=13030", "slept error", ENOTSUP, "work may be submitted past gpupool"},
 	{"content", "SIMGPU_HIDE=cuCtxRecordEvent,cuCtxWaitEvent", "slept error", ENOTSUP,
 		"the driver lacks functions"},

@@ -56,6 +56,9 @@ struct fake_plan {
 
 enum { FAKE_LOG_SIZE = 4096 };
 
+/* Pieces of host memory: neither of the size of a chunk nor a divisor of it. */
+#define FAKE_PIECE (24 * GP_MIB)
+
 struct fake_log_entry {
 	enum fake_call call;
 	uint64_t addr, bytes; /* of reserve and the releases */
@@ -108,7 +111,7 @@ struct fake {
 	_Atomic unsigned attempt_max;                               /* the highest attempt that a pause was given */
 	_Atomic(const char *) breach;
 	uint64_t reserved_bytes;
-	uint64_t host_bytes;                      /* of host memory that is taken */
+	uint64_t host_bytes;                      /* of host memory that is taken, in pieces of FAKE_PIECE */
 	struct fake_log_entry log[FAKE_LOG_SIZE]; /* a ring; the latest call precedes n_logged % FAKE_LOG_SIZE */
 	uint64_t n_logged;
 

@@ -161,6 +161,7 @@ static void copy_drain(void *arg)
 }
 
 const struct gp_sleep_ops fake_sleep = {
+	.piece_bytes = FAKE_PIECE,
 	.host_take = host_take,
 	.host_give = host_give,
 	.copy_out = copy_out,

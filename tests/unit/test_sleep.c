@@ -27,7 +27,7 @@ static int fall_asleep(void)
 		return r;
 	r = gp_pool_sleep_survey(pool, &bytes);
 	if (!r)
-		r = gp_pool_sleep_take_host(pool);
+		r = gp_pool_sleep_take_host(pool, NULL, NULL);
 	if (!r)
 		r = gp_pool_sleep_move_out(pool, NULL, NULL);
 	gp_pool_sleep_leave(pool);
@@ -63,7 +63,7 @@ START_TEST(a_pool_asleep_holds_no_device_memory_and_has_the_same_addresses_awake
 	ck_assert_uint_eq(px.fake.reserved_bytes, 0);
 	ck_assert_uint_eq(asleep().device_bytes, 42 * GP_MIB);
 	ck_assert_uint_eq(asleep().host_bytes, 40 * GP_MIB + GP_KIB);
-	ck_assert_uint_eq(px.fake.host_bytes, asleep().host_bytes);
+	ck_assert_uint_eq(px.fake.host_bytes, 42 * GP_MIB);
 	/* The limit keeps room for the memory. */
 	ck_assert_uint_eq(atomic_load(&px.budget.charged_bytes), 42 * GP_MIB);
 	fixture_check();
@@ -150,7 +150,7 @@ START_TEST(a_sleep_that_fails_can_be_undone_and_tried_again)
 		(struct fake_plan){sleep_failures[_i].call, sleep_failures[_i].nth, 1, sleep_failures[_i].error});
 	ck_assert_int_eq(fall_asleep(), sleep_failures[_i].error);
 	ck_assert(!fake_is_planned(&px.fake, sleep_failures[_i].call));
-	ck_assert_uint_eq(px.fake.host_bytes, asleep().host_bytes);
+	ck_assert_uint_eq(px.fake.host_bytes, asleep().host_bytes ? 80 * GP_MIB : 0);
 	ck_assert_uint_eq(px.fake.reserved_bytes, 80 * GP_MIB - asleep().device_bytes);
 	fixture_check();
 	ck_assert_int_eq(wake(), 0);
@@ -233,11 +233,32 @@ START_TEST(a_sleep_that_must_stop_stops_between_two_chunks)
 	ck_assert_int_eq(gp_pool_sleep_enter(px.pool, 0), 0);
 	ck_assert_int_eq(gp_pool_sleep_survey(px.pool, &bytes), 0);
 	ck_assert_uint_eq(bytes.device_bytes, 80 * GP_MIB);
-	ck_assert_int_eq(gp_pool_sleep_take_host(px.pool), 0);
+	ck_assert_int_eq(gp_pool_sleep_take_host(px.pool, NULL, NULL), 0);
 	ck_assert_int_eq(gp_pool_sleep_move_out(px.pool, stop_at_third, NULL), -ECANCELED);
 	gp_pool_sleep_leave(px.pool);
 	ck_assert_uint_eq(asleep().device_bytes, 40 * GP_MIB);
-	ck_assert_uint_eq(px.fake.host_bytes, 40 * GP_MIB);
+	ck_assert_uint_eq(px.fake.host_bytes, 80 * GP_MIB);
+	ck_assert_int_eq(wake(), 0);
+	ck_assert_uint_eq(px.fake.host_bytes, 0);
+}
+END_TEST
+
+START_TEST(a_sleep_that_must_stop_stops_between_two_pieces_of_host_memory)
+{
+	struct gp_sleep_bytes bytes;
+
+	fixture_alloc(100 * GP_MIB);
+	fixture_alloc(3 * GP_MIB);
+	n_asked = 0;
+	ck_assert_int_eq(gp_pool_sleep_enter(px.pool, 0), 0);
+	ck_assert_int_eq(gp_pool_sleep_survey(px.pool, &bytes), 0);
+	ck_assert_uint_eq(bytes.mapped_bytes, 104 * GP_MIB);
+	ck_assert_int_eq(gp_pool_sleep_take_host(px.pool, stop_at_third, NULL), -ECANCELED);
+	ck_assert_uint_eq(px.fake.host_bytes, 2 * FAKE_PIECE);
+	gp_pool_sleep_leave(px.pool);
+	ck_assert_uint_eq(px.fake.host_bytes, 0);
+	ck_assert_int_eq(fall_asleep(), 0);
+	ck_assert_uint_eq(px.fake.host_bytes, bytes.mapped_bytes);
 	ck_assert_int_eq(wake(), 0);
 }
 END_TEST
@@ -438,6 +459,7 @@ int main(void)
 	ADD_ROWS(tc, wake_failures, a_wake_that_fails_holds_no_device_memory_and_can_be_tried_again);
 	tcase_add_test(tc, a_wake_without_enough_device_memory_takes_none_of_it);
 	tcase_add_test(tc, a_sleep_that_must_stop_stops_between_two_chunks);
+	tcase_add_test(tc, a_sleep_that_must_stop_stops_between_two_pieces_of_host_memory);
 	tcase_add_test(tc, blocks_that_are_freed_asleep_go_back_once_their_pool_is_awake);
 	tcase_add_loop_test(tc, exported_memory_and_memory_of_invalidated_regions_cannot_sleep, 0, 2);
 	tcase_add_test(tc, a_region_that_is_invalidated_asleep_gives_its_memory_back_awake);
