@@ -30,7 +30,7 @@ struct gp_saved_pieces {
 	struct gp_saved_piece {
 		void *host;
 		uint64_t bytes;
-	} *pieces;
+	} * pieces;
 	unsigned n;
 };
 

@@ -10,8 +10,8 @@
 #include <stdio.h>
 
 #include "backend_sleep.h"
+#include "sleepers.h"
 #include "pool/pool_control.h"
-#include "pool/vmm/sleep.h"
 #include "shim/base/clock.h"
 #include "shim/base/fork.h"
 #include "shim/base/log.h"
@@ -31,8 +31,6 @@
 #define LOG_NS UINT64_C(5000000000)
 #define ASK_NS UINT64_C(1000000000)
 
-enum { POOLS_MAX = GP_REGIONS_MAX + 1 };
-
 /* One thread at a time puts the process to sleep or wakes it. It holds this for as long as that takes. */
 static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_SLEEP);
 static _Thread_local bool is_mover __attribute__((tls_model("initial-exec"))); /* this thread holds it */
@@ -40,16 +38,7 @@ static _Thread_local bool is_mover __attribute__((tls_model("initial-exec"))); /
 static _Atomic enum gp_sleep_state state;
 static _Atomic unsigned n_waiting; /* threads at the gate */
 static _Atomic uint64_t since_ns, n_sleeps, n_wakes;
-static _Atomic int device_asleep; /* the device of the memory that is asleep */
-
-/* The pools of the context that sleeps, with references. */
-struct pools {
-	struct gp_context *context;
-	struct gp_pool *pools[POOLS_MAX];
-	bool is_entered[POOLS_MAX];
-	int n;
-	unsigned n_contexts;
-};
+static struct gp_sleepers sleepers; /* for the thread that holds the lock */
 
 static bool fail(struct gp_sleep_result *result, int error, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
@@ -63,37 +52,6 @@ static bool fail(struct gp_sleep_result *result, int error, const char *format, 
 	vsnprintf(result->why, sizeof(result->why), format, args);
 	va_end(args);
 	return false;
-}
-
-static void add_pool(void *arg, struct gp_pool *pool)
-{
-	struct pools *pools = arg;
-
-	if (pools->n < POOLS_MAX)
-		pools->pools[pools->n++] = gp_pool_get(pool);
-}
-
-static void add_context(void *arg, struct gp_context *context)
-{
-	struct pools *pools = arg;
-
-	if (pools->n_contexts++)
-		return;
-	pools->context = gp_context_use(context);
-	gp_context_each_pool(context, add_pool, pools);
-}
-
-static void collect(struct pools *pools)
-{
-	*pools = (struct pools){0};
-	gp_context_each(add_context, pools);
-}
-
-static void put(struct pools *pools)
-{
-	for (int i = 0; i < pools->n; i++)
-		gp_pool_put(pools->pools[i]);
-	gp_context_put(pools->context);
 }
 
 static uint64_t left_until(uint64_t end_ns)
@@ -136,20 +94,36 @@ static void end(int cancel_state)
 	(void)pthread_setcancelstate(cancel_state, NULL);
 }
 
+/* Memory of other kinds does not sleep. It may belong to the cache of a context only in which nothing was allocated. */
+static const struct gp_sleeper *other_kind(void)
+{
+	for (unsigned i = 0; i < sleepers.n_pools; i++) {
+		struct gp_stats stats;
+
+		if (sleepers.pools[i].context->regions.kind == GP_KIND_VMM)
+			continue;
+		gp_pool_stats(sleepers.pools[i].pool, &stats);
+		if (stats.total_bytes)
+			return &sleepers.pools[i];
+	}
+	return NULL;
+}
+
 /* Reasons that hold for the process for good, or until the user changes a setting. */
-static bool is_able(const struct pools *pools, struct gp_sleep_result *result)
+static bool is_able(struct gp_sleep_result *result)
 {
 	const char *unseen = gp_serial_why_unseen();
+	const struct gp_sleeper *other = other_kind();
 
 	if (gp_slow_path_is_any(GP_SLOW_PATH_BYPASS | GP_SLOW_PATH_END))
 		return fail(result, -ENOTSUP, "the process is ending");
-	if (!pools->context)
+	if (!sleepers.n_contexts)
 		return fail(result, -ENOTSUP, "the process has no pooled memory");
-	if (pools->context->regions.kind != GP_KIND_VMM)
+	if (other)
 		return fail(result, -ENOTSUP,
 			"only memory of the pool type vmm can sleep, and this is %s; start the program with "
 			"GPUPOOL_POOL=vmm",
-			gp_kind_name(pools->context->regions.kind));
+			gp_kind_name(other->context->regions.kind));
 	if (gp_debug_is_on())
 		return fail(result, -ENOTSUP, "GPUPOOL_DEBUG watches the memory; start the program without it");
 	if (gp_record_is_on())
@@ -164,23 +138,40 @@ static bool is_able(const struct pools *pools, struct gp_sleep_result *result)
 }
 
 /* Reasons that the program may cause at any time. Asked again once the gate is closed. */
-static bool is_willing(const struct pools *pools, struct gp_sleep_result *result)
+static bool is_willing(struct gp_sleep_result *result)
 {
-	CUcontext seen[GP_CONTEXTS_SEEN_MAX];
-	unsigned n_seen;
-
 	gp_libraries_look();
-	n_seen = gp_context_seen_all(seen);
 	if (gp_context_why_shared())
-		return fail(result, -ENOTSUP, "other work than that of this context may use the memory: %s",
+		return fail(result, -ENOTSUP, "other work than that of this process may use the memory: %s",
 			gp_context_why_shared());
-	if (pools->n_contexts > 1 || n_seen != 1 || gp_slow_path_is_any(GP_SLOW_PATH_CURRENT))
-		return fail(result, -ENOTSUP,
-			"the process has more than one context, or contexts that gpupool does not see");
-	if (gp_context_is(pools->context, GP_CONTEXT_DEAD | GP_CONTEXT_ENDING | GP_CONTEXT_BROKEN))
-		return fail(result, -EIO, "the context has ended, or an error has made it unusable");
+	if (gp_slow_path_is_any(GP_SLOW_PATH_CONTEXTS))
+		return fail(result, -ENOTSUP, "the process may have contexts that gpupool does not see");
+	for (unsigned i = 0; i < sleepers.n_contexts; i++)
+		if (gp_context_is(sleepers.contexts[i], GP_CONTEXT_DEAD | GP_CONTEXT_ENDING | GP_CONTEXT_BROKEN))
+			return fail(result, -EIO, "a context has ended, or an error has made it unusable");
 	if (gp_slow_path_is_any(GP_SLOW_PATH_LIBRARIES))
 		return fail(result, -EBUSY, "the program is loading a library; try again");
+	return true;
+}
+
+/*
+ * Collects all contexts that the program can work in. In those without memory, too, work may use the memory of others,
+ * so each needs fences. One that the program creates later has no work as long as the gate is closed.
+ */
+static bool collect_all(struct gp_sleep_result *result)
+{
+	CUcontext seen[GP_CONTEXTS_SEEN_MAX];
+	unsigned n = gp_context_seen_all(seen);
+	bool is_complete = n != 0;
+
+	for (unsigned i = 0; i < n; i++)
+		is_complete &= gp_context_adopt(seen[i]);
+	gp_sleepers_put(&sleepers);
+	gp_sleepers_collect(&sleepers);
+	if (!n || sleepers.is_too_many)
+		return fail(result, -ENOTSUP, "the process has too many contexts or regions");
+	if (!is_complete)
+		return fail(result, -EBUSY, "busy: a context ends or begins; try again");
 	return true;
 }
 
@@ -196,18 +187,12 @@ static bool fail_awaited(struct gp_sleep_result *result)
 }
 
 /*
- * Waits until no submission is under way and the GPU is idle. The gate is closed. Gives up as soon as a thread waits at
- * the gate: the call or the kernel that this function waits for may itself wait for that thread.
- *
- * A capture keeps fences from being recorded. None begins while the gate is closed, since a capture begins as a visit.
+ * Waits until no submission is under way. Gives up as soon as a thread waits at the gate: the call that this function
+ * waits for may itself wait for that thread.
  */
-static bool quieten(const struct pools *pools, uint64_t end_ns, struct gp_sleep_result *result)
+static bool await_submissions(uint64_t end_ns, struct gp_sleep_result *result)
 {
-	unsigned attempt = 0;
-	uint64_t seq;
-	int r;
-
-	while (!gp_submission_is_quiet(&gp_submitted)) {
+	for (unsigned attempt = 0; !gp_submission_is_quiet(&gp_submitted); attempt++) {
 		if (gp_submission_is_unseen(&gp_submitted))
 			return fail(result, -ENOTSUP, "work may be submitted past gpupool");
 		if (is_awaited(NULL))
@@ -216,18 +201,17 @@ static bool quieten(const struct pools *pools, uint64_t end_ns, struct gp_sleep_
 			return fail(result, -EBUSY,
 				"busy: a call that submits work has not returned; try again, or with a "
 				"longer --timeout");
-		gp_clock_pause(NULL, attempt++);
+		gp_clock_pause(NULL, attempt);
 	}
-	if (is_awaited(NULL))
-		return fail_awaited(result);
-	if (!gp_capture_is_none())
-		return fail(result, -EBUSY, "busy: a stream captures; try again later");
-	r = gp_pool_grace_begin(pools->pools[0], &seq);
-	if (r)
-		return fail(result, -EIO, "the driver refused to record a fence: error %d", r);
-	for (attempt = 0; !gp_pool_grace_is_over(pools->pools[0], seq); attempt++) {
-		if (gp_context_is(pools->context, GP_CONTEXT_DEAD | GP_CONTEXT_BROKEN))
-			return fail(result, -EIO, "the context has ended, or an error has made it unusable");
+	return !is_awaited(NULL) || fail_awaited(result);
+}
+
+/* Waits for the fence of one context, likewise. */
+static bool await_fence(struct gp_context *context, uint64_t fence, uint64_t end_ns, struct gp_sleep_result *result)
+{
+	for (unsigned attempt = 0; !gp_pool_grace_is_over(context->pool, fence); attempt++) {
+		if (gp_sleepers_is_lost(context))
+			return fail(result, -EIO, "a context has ended, or an error has made it unusable");
 		if (is_awaited(NULL))
 			return fail_awaited(result);
 		if (!left_until(end_ns))
@@ -236,6 +220,30 @@ static bool quieten(const struct pools *pools, uint64_t end_ns, struct gp_sleep_
 				"--timeout");
 		gp_clock_pause(NULL, attempt);
 	}
+	return true;
+}
+
+/*
+ * Waits until no submission is under way and the GPU is idle. The gate is closed. All fences are recorded before the
+ * first one is awaited: work of one context may wait for work of another.
+ *
+ * A capture keeps fences from being recorded. None begins while the gate is closed, since a capture begins as a visit.
+ */
+static bool quieten(uint64_t end_ns, struct gp_sleep_result *result)
+{
+	if (!await_submissions(end_ns, result) || !collect_all(result))
+		return false;
+	if (!gp_capture_is_none())
+		return fail(result, -EBUSY, "busy: a stream captures; try again later");
+	for (unsigned i = 0; i < sleepers.n_contexts; i++) {
+		int r = gp_pool_grace_begin(sleepers.contexts[i]->pool, &sleepers.fences[i]);
+
+		if (r)
+			return fail(result, -EIO, "the driver refused to record a fence: error %d", r);
+	}
+	for (unsigned i = 0; i < sleepers.n_contexts; i++)
+		if (!await_fence(sleepers.contexts[i], sleepers.fences[i], end_ns, result))
+			return false;
 	return true;
 }
 
@@ -259,46 +267,18 @@ static bool has_host_memory(const struct gp_sleep_bytes *bytes, struct gp_sleep_
 	return true;
 }
 
-static void leave(struct pools *pools)
-{
-	for (int i = 0; i < pools->n; i++) {
-		if (pools->is_entered[i])
-			gp_pool_sleep_leave(pools->pools[i]);
-		pools->is_entered[i] = false;
-	}
-}
-
-static int enter(struct pools *pools, uint64_t end_ns)
-{
-	int r = 0;
-
-	for (int i = 0; i < pools->n && !r; i++) {
-		r = gp_pool_sleep_enter(pools->pools[i], left_until(end_ns));
-		pools->is_entered[i] = !r;
-	}
-	return r;
-}
-
 /* Gets everything ready, so that only the driver can make the move fail. */
-static bool prepare(struct pools *pools, uint64_t end_ns, struct gp_sleep_result *result)
+static bool prepare(uint64_t end_ns, struct gp_sleep_result *result)
 {
-	struct gp_sleep_bytes all = {0}, bytes;
-	int r = enter(pools, end_ns);
+	struct gp_sleep_bytes all = {0};
+	int r = gp_sleepers_enter(&sleepers, end_ns);
 
-	for (int i = 0; i < pools->n && !r; i++) {
-		r = gp_pool_sleep_survey(pools->pools[i], &bytes);
-		if (r)
-			break;
-		all.device_bytes += bytes.device_bytes;
-		all.host_bytes += bytes.host_bytes;
-		all.mapped_bytes += bytes.mapped_bytes;
-		all.shared_bytes += bytes.shared_bytes;
-		all.stuck_bytes += bytes.stuck_bytes;
-	}
+	if (!r)
+		r = gp_sleepers_survey(&sleepers, &all);
 	if (r == -EAGAIN)
 		return fail(result, -EBUSY, "busy: a thread maps, unmaps or exports memory; try again");
 	if (r == GP_E_DEAD)
-		return fail(result, -EIO, "the context has ended");
+		return fail(result, -EIO, "a context has ended");
 	if (r)
 		return fail(result, -ENOMEM, "short of host memory");
 	if (all.shared_bytes)
@@ -310,10 +290,10 @@ static bool prepare(struct pools *pools, uint64_t end_ns, struct gp_sleep_result
 			result, -ENOTSUP, "the driver has refused to unmap %" PRIu64 " MiB", all.stuck_bytes / GP_MIB);
 	if (!has_host_memory(&all, result))
 		return false;
-	for (int i = 0; i < pools->n && !r; i++)
-		r = gp_pool_sleep_take_host(pools->pools[i], is_awaited, NULL);
+	r = gp_sleepers_take_host(&sleepers, is_awaited, NULL);
 	/* Kept memory that fits no chunk would stay for good. */
-	gp_sleep_host_trim(pools->context);
+	for (unsigned i = 0; i < sleepers.n_contexts; i++)
+		gp_sleep_host_trim(sleepers.contexts[i]);
 	if (r == -ECANCELED)
 		return fail_awaited(result);
 	if (r == -ENOMEM)
@@ -324,20 +304,6 @@ static bool prepare(struct pools *pools, uint64_t end_ns, struct gp_sleep_result
 	result->device_bytes = all.device_bytes;
 	result->host_bytes = all.host_bytes;
 	return true;
-}
-
-/* Counts what is asleep. */
-static struct gp_sleep_bytes count(const struct pools *pools)
-{
-	struct gp_sleep_bytes all = {0};
-
-	for (int i = 0; i < pools->n; i++) {
-		struct gp_sleep_bytes bytes = gp_pool_asleep(pools->pools[i]);
-
-		all.device_bytes += bytes.device_bytes;
-		all.host_bytes += bytes.host_bytes;
-	}
-	return all;
 }
 
 static void open_gate(void)
@@ -352,62 +318,59 @@ static void open_gate(void)
 enum attempt {
 	WOKEN,
 	SHORT, /* of device memory: another attempt may succeed */
-	LOST,  /* the context has ended or broken: nothing can come back, and the driver refuses the program's work */
 	REFUSED
 };
 
-static bool is_lost(const struct pools *pools)
+/*
+ * Takes the device memory of all pools, and then moves all in; or holds none of it. A context that has ended or broken
+ * is left out: its memory cannot come back, and the driver refuses the program's work itself.
+ */
+static enum attempt try_to_wake(int *ret_error)
 {
-	return gp_slow_path_is_any(GP_SLOW_PATH_BYPASS) ||
-	       gp_context_is(pools->context, GP_CONTEXT_DEAD | GP_CONTEXT_BROKEN);
+	unsigned n_lost;
+	int r;
+
+	do {
+		n_lost = gp_sleepers_lost(&sleepers);
+		r = gp_sleepers_enter(&sleepers, UINT64_MAX);
+		if (!r)
+			r = gp_sleepers_take_device(&sleepers);
+		if (!r)
+			r = gp_sleepers_move_in(&sleepers);
+		if (r)
+			gp_sleepers_return_device(&sleepers);
+		gp_sleepers_leave(&sleepers);
+		/* A context that has ended or broken meanwhile is left out from now on. */
+	} while (r && gp_sleepers_lost(&sleepers) != n_lost);
+	*ret_error = r;
+	if (!r || gp_slow_path_is_any(GP_SLOW_PATH_BYPASS))
+		return WOKEN;
+	return r == -ENOMEM ? SHORT : REFUSED;
 }
 
-/* Takes the device memory of all pools, and then moves all in; or holds none of it. */
-static enum attempt try_to_wake(struct pools *pools, int *ret_error)
+static void log_wait(enum attempt attempt, int error, uint64_t bytes)
 {
-	int r = enter(pools, UINT64_MAX);
-
-	for (int i = 0; i < pools->n && !r; i++)
-		r = gp_pool_sleep_take_device(pools->pools[i]);
-	for (int i = 0; i < pools->n && !r; i++)
-		r = gp_pool_sleep_move_in(pools->pools[i]);
-	for (int i = 0; r && i < pools->n; i++)
-		if (pools->is_entered[i])
-			gp_pool_sleep_return_device(pools->pools[i]);
-	if (r > 0 && r < GP_E_FOREIGN)
-		(void)gp_driver_result(pools->context, (CUresult)r);
-	leave(pools);
-	*ret_error = r;
-	if (!r)
-		return WOKEN;
-	if (r == GP_E_DEAD || is_lost(pools))
-		return LOST;
-	return r == -ENOMEM ? SHORT : REFUSED;
+	if (attempt == SHORT)
+		gp_log(GP_LOG_WARN,
+			"waking: waiting for %" PRIu64 " MiB of device memory, which other processes have taken",
+			bytes / GP_MIB);
+	else
+		gp_log(GP_LOG_WARN, "waking: the driver refused the memory with error %d; trying again", error);
 }
 
 /*
  * Wakes the pools, and waits for device memory until end_ns. The process stays asleep meanwhile and holds none of it,
  * so that two processes that wake at the same time do not wait for each other.
  */
-static bool wake(struct pools *pools, uint64_t end_ns, struct gp_sleep_result *result)
+static bool wake(uint64_t end_ns, struct gp_sleep_result *result)
 {
-	uint64_t bytes = count(pools).device_bytes, log_ns = 0, ask_ns = 0;
+	uint64_t bytes = gp_sleepers_asleep(-1).device_bytes, log_ns = 0, ask_ns = 0, lost;
 	enum attempt attempt;
 	int error = 0;
 
-	for (unsigned n = 0;; n++) {
-		attempt = try_to_wake(pools, &error);
-		if (attempt == WOKEN || attempt == LOST)
-			break;
+	for (unsigned n = 0; (attempt = try_to_wake(&error)) != WOKEN; n++) {
 		if (gp_clock_now_ns(NULL) >= log_ns) {
-			if (attempt == SHORT)
-				gp_log(GP_LOG_WARN,
-					"waking: waiting for %" PRIu64
-					" MiB of device memory, which other processes have taken",
-					bytes / GP_MIB);
-			else
-				gp_log(GP_LOG_WARN, "waking: the driver refused the memory with error %d; trying again",
-					error);
+			log_wait(attempt, error, bytes);
 			log_ns = gp_clock_now_ns(NULL) + LOG_NS;
 		}
 		if (!left_until(end_ns) && attempt == SHORT)
@@ -418,39 +381,36 @@ static bool wake(struct pools *pools, uint64_t end_ns, struct gp_sleep_result *r
 			return fail(result, -EIO,
 				"the driver refused the memory with error %d; the process stays asleep", error);
 		if (gp_clock_now_ns(NULL) >= ask_ns) {
-			gp_pool_sleep_ask(pools->pools[0], bytes);
+			gp_sleepers_ask(&sleepers);
 			ask_ns = gp_clock_now_ns(NULL) + ASK_NS;
 		} else {
 			gp_clock_pause(NULL, n);
 		}
 	}
-	if (attempt == LOST)
-		gp_log(GP_LOG_WARN, "waking: the context has ended; %" PRIu64 " MiB that were asleep are lost",
-			bytes / GP_MIB);
+	lost = gp_sleepers_lost_bytes(&sleepers);
+	if (lost)
+		gp_log(GP_LOG_WARN, "waking: a context is unusable; %" PRIu64 " MiB that were asleep are lost",
+			lost / GP_MIB);
 	return true;
 }
 
 /* Moves the memory out. After a failure it is back, and the gate open. */
-static bool move_out(struct pools *pools, struct gp_sleep_result *result)
+static bool move_out(struct gp_sleep_result *result)
 {
 	struct gp_sleep_result undone;
-	int r = 0;
+	int r;
 
-	atomic_store(&device_asleep, pools->context->device->index);
 	atomic_store(&state, GP_SLEEP_MOVING);
-	for (int i = 0; i < pools->n && !r; i++)
-		r = gp_pool_sleep_move_out(pools->pools[i], is_awaited, NULL);
-	if (r > 0 && r < GP_E_FOREIGN)
-		(void)gp_driver_result(pools->context, (CUresult)r);
-	leave(pools);
+	r = gp_sleepers_move_out(&sleepers, is_awaited, NULL);
+	gp_sleepers_leave(&sleepers);
 	if (!r)
 		return true;
 	atomic_store(&state, GP_SLEEP_WAKING);
-	(void)wake(pools, UINT64_MAX, &undone);
+	(void)wake(UINT64_MAX, &undone);
 	if (r == -ECANCELED)
 		return fail(result, -EBUSY, "the program has submitted work meanwhile");
 	if (r == GP_E_DEAD)
-		return fail(result, -EIO, "the context has ended");
+		return fail(result, -EIO, "a context has ended");
 	return fail(result, -EIO, "the driver refused to move memory: error %d", r);
 }
 
@@ -462,25 +422,25 @@ static void fall_asleep(void)
 	atomic_store(&state, GP_SLEEP_ASLEEP);
 }
 
-static void reclaim(void *unused, struct gp_pool *pool)
+static void reclaim_all(void)
 {
-	(void)gp_pool_reclaim(pool);
+	for (unsigned i = 0; i < sleepers.n_pools; i++)
+		(void)gp_pool_reclaim(sleepers.pools[i].pool);
 }
 
-static bool sleep_alone(struct pools *pools, uint64_t end_ns, struct gp_sleep_result *result)
+static bool sleep_alone(uint64_t end_ns, struct gp_sleep_result *result)
 {
 	bool is_asleep;
 
-	if (!is_able(pools, result) || !is_willing(pools, result))
+	if (!is_able(result) || !is_willing(result))
 		return false;
 	atomic_store(&state, GP_SLEEP_CLOSING);
 	gp_submission_close(&gp_submitted);
-	is_asleep = quieten(pools, end_ns, result) && is_willing(pools, result);
+	is_asleep = quieten(end_ns, result) && is_able(result) && is_willing(result);
 	if (is_asleep)
-		gp_context_each_pool(pools->context, reclaim, NULL);
-	is_asleep = is_asleep && prepare(pools, end_ns, result);
-	is_asleep = is_asleep && move_out(pools, result);
-	leave(pools);
+		reclaim_all();
+	is_asleep = is_asleep && prepare(end_ns, result) && move_out(result);
+	gp_sleepers_leave(&sleepers);
 	if (is_asleep)
 		fall_asleep();
 	else
@@ -491,7 +451,6 @@ static bool sleep_alone(struct pools *pools, uint64_t end_ns, struct gp_sleep_re
 bool gp_sleep(uint64_t timeout_ns, struct gp_sleep_result *ret_result)
 {
 	uint64_t start_ns = gp_clock_now_ns(NULL), end_ns = deadline(timeout_ns);
-	struct pools pools;
 	int cancel_state;
 	bool is_asleep;
 
@@ -501,9 +460,9 @@ bool gp_sleep(uint64_t timeout_ns, struct gp_sleep_result *ret_result)
 			ret_result, -EBUSY, "busy: another thread wakes the process, or puts it to sleep; try again");
 	is_asleep = ret_result->was_so = atomic_load(&state) == GP_SLEEP_ASLEEP;
 	if (!is_asleep) {
-		collect(&pools);
-		is_asleep = sleep_alone(&pools, end_ns, ret_result);
-		put(&pools);
+		gp_sleepers_collect(&sleepers);
+		is_asleep = sleep_alone(end_ns, ret_result);
+		gp_sleepers_put(&sleepers);
 	}
 	end(cancel_state);
 	ret_result->ns = gp_clock_now_ns(NULL) - start_ns;
@@ -516,24 +475,22 @@ bool gp_sleep(uint64_t timeout_ns, struct gp_sleep_result *ret_result)
 /* Wakes the process, as the only thread. */
 static bool wake_alone(uint64_t end_ns, struct gp_sleep_result *result)
 {
-	struct gp_sleep_bytes bytes;
-	struct pools pools;
+	struct gp_sleep_bytes bytes = gp_sleepers_asleep(-1);
 	bool is_awake;
 
-	collect(&pools);
-	bytes = count(&pools);
+	gp_sleepers_collect(&sleepers);
 	result->device_bytes = bytes.device_bytes;
 	result->host_bytes = bytes.host_bytes;
 	atomic_store(&state, GP_SLEEP_WAKING);
-	/* Without a pool, the context has ended, and its memory with it. */
-	is_awake = !pools.context || wake(&pools, end_ns, result);
+	/* Without a pool, the contexts have ended, and their memory with them. */
+	is_awake = wake(end_ns, result);
 	if (is_awake) {
 		atomic_fetch_add(&n_wakes, 1);
 		open_gate();
 	} else {
 		atomic_store(&state, GP_SLEEP_ASLEEP);
 	}
-	put(&pools);
+	gp_sleepers_put(&sleepers);
 	return is_awake;
 }
 
@@ -594,13 +551,9 @@ struct gp_sleep_status gp_sleep_status(void)
 		.n_sleeps = atomic_load(&n_sleeps),
 		.n_wakes = atomic_load(&n_wakes),
 	};
-	struct gp_sleep_bytes bytes;
-	struct pools pools;
+	struct gp_sleep_bytes bytes = gp_sleepers_asleep(-1);
 
 	(void)gp_sleep_host_bytes(&status.kept_bytes);
-	collect(&pools);
-	bytes = count(&pools);
-	put(&pools);
 	status.device_bytes = bytes.device_bytes;
 	status.host_bytes = bytes.host_bytes;
 	return status;
@@ -608,9 +561,7 @@ struct gp_sleep_status gp_sleep_status(void)
 
 uint64_t gp_sleep_bytes_of(int device)
 {
-	return atomic_load(&state) != GP_SLEEP_AWAKE && atomic_load(&device_asleep) == device
-		       ? gp_sleep_status().device_bytes
-		       : 0;
+	return atomic_load(&state) != GP_SLEEP_AWAKE ? gp_sleepers_asleep(device).device_bytes : 0;
 }
 
 /* The child's calls go to the driver, which refuses them. */

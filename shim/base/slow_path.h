@@ -21,6 +21,7 @@ enum gp_slow_path {
 	GP_SLOW_PATH_LIBRARIES = 64, /* a library may have been loaded since the last check (libraries.h) */
 	GP_SLOW_PATH_CAPTURE = 128,  /* a stream captures; frees ask gp_capture_is_none() instead */
 	GP_SLOW_PATH_ASLEEP = 256,   /* the process is asleep: an allocation wakes it (sleep.h) */
+	GP_SLOW_PATH_CONTEXTS = 512, /* there may be contexts that gpupool has not seen: the process does not sleep */
 
 	/* Reasons for both kinds of calls; for allocations; for frees, which may concern any context's memory. */
 	GP_SLOW_PATH_TO_BOTH = GP_SLOW_PATH_BYPASS | GP_SLOW_PATH_END | GP_SLOW_PATH_ALLOC_INFO | GP_SLOW_PATH_WATCHED,
@@ -41,4 +42,11 @@ static inline void gp_slow_path_add(enum gp_slow_path which)
 {
 	if (!gp_slow_path_is_any(which))
 		atomic_fetch_or(&gp_slow_path, which);
+}
+
+/* From now on contexts may be created, or become current, without a call of a hook. */
+static inline void gp_slow_path_lose_contexts(void)
+{
+	gp_slow_path_add(GP_SLOW_PATH_CURRENT);
+	gp_slow_path_add(GP_SLOW_PATH_CONTEXTS);
 }

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "driver_call.h"
 #include "green.h"
 #include "pool/pool_control.h"
 #include "serial.h"
@@ -30,6 +31,7 @@ static struct gp_context *table[CONTEXTS_MAX];
 static unsigned n_table;
 static uint64_t n_ends;              /* number of ends that have begun so far */
 _Atomic unsigned gp_contexts_ending; /* changes under table_lock */
+static _Atomic unsigned n_adopting;  /* threads in gp_context_adopt */
 
 /* Both are set before there is a context. */
 static const struct gp_context_backend *backend;
@@ -39,6 +41,7 @@ static void reset_in_child(void)
 {
 	atomic_store(&table_lock.holders, 0);
 	atomic_store(&gp_contexts_ending, 0);
+	atomic_store(&n_adopting, 0);
 	gp_context_seen_reset();
 }
 
@@ -311,6 +314,43 @@ struct gp_context *gp_context_current(void)
 	return find_or_make(handle);
 }
 
+/*
+ * A thread that ends a context first counts its end, and then waits until no thread adopts. A thread that adopts first
+ * counts itself, and then looks for ends. So no call is made in a context that has ended.
+ */
+static bool adopt(CUcontext handle)
+{
+	struct gp_driver_scope scope;
+	struct gp_context *context;
+
+	if (atomic_load(&gp_contexts_ending) || !gp_context_is_seen(handle) || gp_driver_enter(&scope, handle))
+		return false;
+	context = gp_context_current();
+	gp_driver_leave(&scope);
+	gp_context_put(context);
+	return context != NULL;
+}
+
+bool gp_context_adopt(CUcontext handle)
+{
+	struct gp_context *context = gp_table_find(handle, 0);
+	bool is_there = context != NULL;
+
+	gp_context_put(context);
+	if (is_there)
+		return true;
+	atomic_fetch_add(&n_adopting, 1);
+	is_there = adopt(handle);
+	atomic_fetch_sub(&n_adopting, 1);
+	return is_there;
+}
+
+void gp_context_await_adoption(void)
+{
+	for (unsigned attempt = 0; atomic_load(&n_adopting); attempt++)
+		gp_yield(attempt);
+}
+
 void gp_context_each(void (*fn)(void *arg, struct gp_context *context), void *arg)
 {
 	struct gp_context *all[CONTEXTS_MAX];
@@ -475,17 +515,27 @@ const char *gp_context_why_shared(void)
 	return atomic_load(&why_shared);
 }
 
-void gp_context_need_completion(const char *why)
+static void need_completion(const char *why)
 {
-	const char *none = NULL;
-
-	(void)atomic_compare_exchange_strong(&why_shared, &none, why);
 	if (!gp_state_heeds_completion() || atomic_exchange(&gp_state.needs_completion, true))
 		return;
 	gp_log(GP_LOG_INFO, "from now on freed memory is reused only after the GPU has finished with it: %s", why);
 	/* Other threads may use the pools while this thread waits for blocks that were reused before. */
 	gp_serial_end(why);
 	gp_context_each(require_completion, NULL);
+}
+
+void gp_context_need_completion(const char *why)
+{
+	const char *none = NULL;
+
+	(void)atomic_compare_exchange_strong(&why_shared, &none, why);
+	need_completion(why);
+}
+
+void gp_context_are_several(void)
+{
+	need_completion("the process works in more than one context");
 }
 
 static void set_whole_of(void *unused, struct gp_pool *pool)

@@ -127,6 +127,15 @@ bool gp_context_free_before_end(struct gp_context *context);
  */
 struct gp_context *gp_context_current(void);
 struct gp_context *gp_context_use(struct gp_context *context);
+
+/*
+ * Makes the structure of a context that the program can work in, if it has none, since no memory was allocated there.
+ * False if there is none afterwards: the context has ended, the end of another one is under way, or it cannot be made.
+ */
+bool gp_context_adopt(CUcontext handle);
+
+/* To be called in an end, after gp_table_close: waits until no thread makes such a structure. */
+void gp_context_await_adoption(void);
 void gp_context_put(struct gp_context *context);
 
 /* A reference keeps the structure, but not the pools. */
@@ -193,9 +202,11 @@ void gp_context_catch_up(struct gp_context *context, struct gp_pool *pool);
 
 /*
  * From now on reuse needs completion in every context, unless GPUPOOL_REUSE=ordered. Waits for the blocks that were
- * already reused without it.
+ * already reused without it. gp_context_need_completion: since something outside of gpupool's sight may use the memory;
+ * gp_context_are_several: since work in another context of the process may use it.
  */
 void gp_context_need_completion(const char *why);
+void gp_context_are_several(void);
 
 /*
  * Returns why something outside of gpupool's sight may use memory of pools: the first reason given to

@@ -61,7 +61,7 @@ void gp_context_seen(CUcontext handle)
 	atomic_store_explicit(&last_seen, handle, memory_order_relaxed);
 	if (n > 1) {
 		gp_slow_path_add(GP_SLOW_PATH_CURRENT);
-		gp_context_need_completion("the process works in more than one context");
+		gp_context_are_several();
 	}
 }
 
@@ -95,6 +95,16 @@ unsigned gp_context_seen_all(CUcontext ret_handles[static GP_CONTEXTS_SEEN_MAX])
 		ret_handles[i] = seen[i].handle;
 	gp_rwlock_unlock_shared(&lock);
 	return n < GP_CONTEXTS_SEEN_MAX ? n : 0;
+}
+
+bool gp_context_is_seen(CUcontext handle)
+{
+	bool is_seen;
+
+	gp_rwlock_lock_shared(&lock);
+	is_seen = find_locked(handle) < n_seen;
+	gp_rwlock_unlock_shared(&lock);
+	return is_seen;
 }
 
 bool gp_context_were_any(void)

@@ -19,6 +19,9 @@ void gp_context_seen_primary(CUcontext handle, CUdevice device);
 /* Forgets the handle of a context that has ended. A primary context's handle stays known as such. */
 void gp_context_forget(CUcontext handle);
 
+/* True if the program can work in a context with that handle. */
+bool gp_context_is_seen(CUcontext handle);
+
 /* True once the program has worked in a context that it has created, or had any other that is not primary. */
 extern _Atomic bool gp_contexts_are_created;
 

@@ -136,7 +136,7 @@ void gp_serial_lose_sight(const char *why)
 	gp_submission_lose_sight(&gp_submitted);
 	/* Unseen work would find its memory asleep. From now on the process does not fall asleep again. */
 	gp_submit_await();
-	gp_slow_path_add(GP_SLOW_PATH_CURRENT);
+	gp_slow_path_lose_contexts();
 	/* If no driver is in the process yet, gp_serial_end_if_early() ends serial mode at the first context. */
 	if (!atomic_exchange(&bypass_reason, why))
 		gp_serial_report();

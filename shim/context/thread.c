@@ -130,7 +130,7 @@ CUcontext gp_thread_ask_current(void)
 	if (gp_real.cuCtxGetCurrent(&handle))
 		return NULL;
 	if (gp_unlikely(self && self->current && self->current != handle)) {
-		gp_slow_path_add(GP_SLOW_PATH_CURRENT);
+		gp_slow_path_lose_contexts();
 		self->current = NULL;
 	}
 	return handle;

@@ -251,7 +251,7 @@ static bool publish(const struct found *found)
 		if (found->why_unseen)
 			gp_submission_lose_sight(&gp_submitted);
 		if (!found->sees_current)
-			gp_slow_path_add(GP_SLOW_PATH_CURRENT);
+			gp_slow_path_lose_contexts();
 		atomic_store_explicit(&gp_real_is_ready, true, memory_order_release);
 	}
 	gp_mutex_unlock(&lock);

@@ -116,7 +116,7 @@ struct gp_route gp_dlsym_route(void *handle, const char *name)
 		/* The caller intercepts this function itself. It gets the driver's, and its calls bypass gpupool. */
 		if (gp_driver_is_submitting(index))
 			gp_serial_lose_sight("another library intercepts functions that submit work");
-		gp_slow_path_add(GP_SLOW_PATH_CURRENT);
+		gp_slow_path_lose_contexts();
 		route.is_handled = is_missing_behind(name);
 		return route;
 	}

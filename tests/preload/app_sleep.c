@@ -16,6 +16,7 @@
 
 #include "api/gpupool.h"
 #include "app_driver.h"
+#include "tests/apps/kernels.h"
 #include "tests/sim/abi.h"
 
 enum { TIMEOUT_MS = 2000, N_BLOCKS = 6 };
@@ -23,12 +24,12 @@ enum { TIMEOUT_MS = 2000, N_BLOCKS = 6 };
 static const size_t sizes[N_BLOCKS] = {512, 64 * KIB, MIB, 5 * MIB, 16 * MIB, 3 * MIB + 512};
 static CUdeviceptr blocks[N_BLOCKS];
 
-/* Bytes that the process holds on the device; 0 on a real driver. */
-static uint64_t device_bytes(void)
+/* Bytes that the process holds on a device; 0 on a real driver. */
+static uint64_t device_bytes(int device)
 {
 	size_t (*allocated)(int device) = (size_t(*)(int))dlsym(RTLD_DEFAULT, "simgpu_allocated_bytes");
 
-	return allocated ? allocated(0) : 0;
+	return allocated ? allocated(device) : 0;
 }
 
 /* Makes the nth call from now fail: "FUNCTION N ERROR". NULL: no call fails any more. */
@@ -101,14 +102,14 @@ static void content(void)
 	size_t wrong = 0;
 
 	app_start();
-	app_fact("before", device_bytes());
+	app_fact("before", device_bytes(0));
 	make_blocks();
-	app_fact("awake", device_bytes());
+	app_fact("awake", device_bytes(0));
 	for (int i = 0; i < 3; i++) {
 		sleep_now();
-		app_fact("asleep", device_bytes());
+		app_fact("asleep", device_bytes(0));
 		wrong += count_wrong();
-		app_fact("woken", device_bytes());
+		app_fact("woken", device_bytes(0));
 	}
 	app_say("wrong words", "%zu", wrong);
 	report("slept", gpupool_sleep(TIMEOUT_MS));
@@ -125,9 +126,9 @@ static void asked(void)
 	app_start();
 	make_blocks();
 	app_pause("awake");
-	app_fact("asleep", device_bytes());
+	app_fact("asleep", device_bytes(0));
 	app_pause("asleep");
-	app_fact("asked", device_bytes());
+	app_fact("asked", device_bytes(0));
 	app_say("wrong words", "%zu", count_wrong());
 	app_pause("woken");
 	app_report_driver();
@@ -139,9 +140,9 @@ static void busy(void)
 	app_start();
 	make_blocks();
 	app_spin(app_stream(), 1000 * MS);
-	app_fact("before", device_bytes());
+	app_fact("before", device_bytes(0));
 	report("during a kernel", gpupool_sleep(0));
-	app_fact("after", device_bytes());
+	app_fact("after", device_bytes(0));
 	APP_MUST(cuCtxSynchronize());
 	sleep_now();
 	app_say("wrong words", "%zu", count_wrong());
@@ -167,7 +168,7 @@ static void graph(void)
 	APP_MUST(cuStreamEndCapture(stream, &captured));
 	sleep_now();
 	APP_MUST(cuGraphInstantiateWithFlags(&exec, captured, 0));
-	app_fact("instantiated", device_bytes());
+	app_fact("instantiated", device_bytes(0));
 	for (int i = 0; i < 4; i++) {
 		APP_MUST(cuMemsetD32_v2(blocks[4], 1, sizes[4] / 4));
 		APP_MUST(cuMemsetD32_v2(blocks[3], 1, sizes[3] / 4));
@@ -198,14 +199,14 @@ static void changes(void)
 	sleep_now();
 	APP_MUST(cuMemGetInfo_v2(&asleep, &total));
 	app_say("free memory asleep is that awake", "%d", asleep == before);
-	app_fact("asleep after a question of memory", device_bytes());
+	app_fact("asleep after a question of memory", device_bytes(0));
 	APP_MUST(cuMemFree_v2(blocks[4]));
 	APP_MUST(cuMemFree_v2(blocks[0]));
-	app_fact("asleep after frees", device_bytes());
+	app_fact("asleep after frees", device_bytes(0));
 	report("reclaimed", gpupool_reclaim(GPUPOOL_ALL_DEVICES));
 	app_pause("freed");
 	more = app_alloc(40 * MIB);
-	app_fact("awake after an allocation", device_bytes());
+	app_fact("awake after an allocation", device_bytes(0));
 	app_fill(NULL, more, 40 * MIB, 5);
 	app_say("wrong words", "%zu", app_count_wrong(NULL, more, 40 * MIB, 5));
 	blocks[4] = app_alloc(sizes[4]);
@@ -231,7 +232,7 @@ static void ends(void)
 	make_blocks();
 	sleep_now();
 	APP_MUST(cuDevicePrimaryCtxReset_v2(0));
-	app_fact("after the reset", device_bytes());
+	app_fact("after the reset", device_bytes(0));
 	report("woke", gpupool_wake(TIMEOUT_MS));
 	app_start();
 	make_blocks();
@@ -308,19 +309,70 @@ static void exported(void)
 	app_say("wrong words", "%zu", count_wrong());
 }
 
-static void contexts(void)
+/* Makes the context current, and returns its kernel of that name. */
+static CUfunction kernel_in(CUcontext ctx, const char *name)
 {
-	CUcontext other;
+	CUfunction function;
+	CUmodule module;
+
+	APP_MUST(cuCtxSetCurrent(ctx));
+	APP_MUST(cuModuleLoadData(&module, kernels_ptx));
+	APP_MUST(cuModuleGetFunction(&function, module, name));
+	return function;
+}
+
+static void run(CUfunction function, void **params)
+{
+	APP_MUST(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL));
+}
+
+/*
+ * Three contexts on two devices. One has no memory of its own, and its kernel keeps the process awake. Another one works
+ * on memory of the first device, before and after it was asleep. Two of them end asleep.
+ */
+static void several(void)
+{
+	uint64_t ns = 1000 * MS, words = sizes[3] / 4;
+	size_t wrong = 0, far_bytes = 16 * MIB;
+	CUfunction spin, fill;
+	CUcontext empty, there;
+	uint32_t value = 103;
+	CUdeviceptr far;
 
 	app_start();
 	make_blocks();
-	sleep_now();
-	APP_MUST(cuCtxCreate_v2(&other, 0, 0));
-	APP_MUST(cuMemsetD32_v2(blocks[0], 100, sizes[0] / 4));
+	APP_MUST(cuDevicePrimaryCtxRetain(&there, 1));
+	fill = kernel_in(there, "fill");
+	far = app_alloc(far_bytes);
+	APP_MUST(cuMemsetD32_v2(far, 7, far_bytes / 4));
+	APP_MUST(cuCtxEnablePeerAccess(app_ctx, 0));
 	APP_MUST(cuCtxSynchronize());
-	APP_MUST(cuCtxSetCurrent(app_ctx));
-	report("two contexts", gpupool_sleep(TIMEOUT_MS));
+	APP_MUST(cuCtxCreate_v2(&empty, 0, 0));
+	spin = kernel_in(empty, "spin");
+	run(spin, (void *[]){&ns});
+	report("busy elsewhere", gpupool_sleep(0));
+	APP_MUST(cuCtxSynchronize());
+	for (int i = 0; i < 3; i++) {
+		APP_MUST(cuCtxSetCurrent(app_ctx));
+		APP_MUST(cuMemsetD32_v2(blocks[3], 1, sizes[3] / 4));
+		APP_MUST(cuCtxSynchronize());
+		sleep_now();
+		app_fact("asleep", device_bytes(0));
+		app_fact("asleep there", device_bytes(1));
+		APP_MUST(cuCtxSetCurrent(there));
+		run(fill, (void *[]){&blocks[3], &words, &value});
+		APP_MUST(cuCtxSynchronize());
+		wrong += app_count_wrong(NULL, far, far_bytes, 7);
+		APP_MUST(cuCtxSetCurrent(app_ctx));
+		wrong += count_wrong();
+	}
+	app_say("wrong words", "%zu", wrong);
+	sleep_now();
+	APP_MUST(cuCtxDestroy_v2(empty));
+	APP_MUST(cuDevicePrimaryCtxReset_v2(1));
+	app_fact("reset there", device_bytes(1));
 	app_say("wrong words", "%zu", count_wrong());
+	app_report_driver();
 }
 
 /* The driver refuses a call of a sleep, or of a wake. */
@@ -340,13 +392,13 @@ static void faulty(void)
 	fault(at_sleep);
 	sleep_now();
 	fault(NULL);
-	app_fact("bytes", device_bytes());
+	app_fact("bytes", device_bytes(0));
 	app_say("wrong words", "%zu", count_wrong() + app_count_wrong(NULL, other, sizes[4], 4));
 	APP_MUST(cuCtxSynchronize());
 	sleep_now();
 	fault(at_wake);
 	report("woke", gpupool_wake(0));
-	app_fact("bytes after the wake", device_bytes());
+	app_fact("bytes after the wake", device_bytes(0));
 	/* The first calls still fail. The program waits for the memory, and does not run without it. */
 	app_say("wrong words", "%zu", count_wrong() + app_count_wrong(NULL, other, sizes[4], 4));
 	app_report_driver();
@@ -491,7 +543,7 @@ const struct app_scenario app_scenarios[] = {
 	{"exits", exits, 0},
 	{"forks", forks, 0},
 	{"exported", exported, 0},
-	{"contexts", contexts, 0},
+	{"several", several, 0},
 	{"faulty", faulty, 0},
 	{"awaited", awaited, 0},
 	{"threads", threads, 0},

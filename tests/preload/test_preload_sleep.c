@@ -165,13 +165,26 @@ START_TEST(a_process_asleep_resets_exits_and_forks_as_without_the_library)
 }
 END_TEST
 
+START_TEST(all_contexts_and_devices_of_a_process_sleep_and_wake_together)
+{
+	const char *env[] = {VMM, GPU, "SIMGPU_DEVICES=2", NULL};
+
+	play_sleep("several", env, NULL);
+	ck_assert_uint_eq(play_fact("busy elsewhere error"), EBUSY);
+	ck_assert_uint_eq(play_fact("slept"), POOLED + 16 * MIB);
+	ck_assert_uint_eq(play_fact("asleep"), 8 * MIB); /* two contexts */
+	ck_assert_uint_eq(play_fact("asleep there"), 4 * MIB);
+	ck_assert_uint_eq(play_fact("reset there"), 0);
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
 static const struct {
 	const char *scenario, *variable, *fact;
 	int error;
 	const char *why;
 } refusals[] = {
 	{"exported", VMM, "exported error", ENOTSUP, "the program exported memory to other processes"},
-	{"contexts", VMM, "two contexts error", ENOTSUP, "the process works in more than one context"},
 	{"content", "GPUPOOL_POOL=split", "slept error", ENOTSUP, "start the program with GPUPOOL_POOL=vmm"},
 	{"content", "GPUPOOL_POOL=none", "slept error", ENOTSUP, "start the program with GPUPOOL_POOL=vmm"},
 	{"content", "GPUPOOL_DEBUG=poison", "slept error", ENOTSUP, "GPUPOOL_DEBUG watches the memory"},
@@ -254,6 +267,7 @@ static void add(TCase *tc)
 	tcase_add_test(tc, memory_can_be_freed_and_asked_about_asleep_and_an_allocation_wakes);
 	tcase_add_test(tc, kept_host_memory_serves_the_next_sleep_and_goes_back_if_it_does_not_fit_or_the_context_ends);
 	tcase_add_loop_test(tc, a_process_asleep_resets_exits_and_forks_as_without_the_library, 0, LENGTH(ends));
+	tcase_add_test(tc, all_contexts_and_devices_of_a_process_sleep_and_wake_together);
 	tcase_add_loop_test(tc, a_process_that_cannot_sleep_says_why_and_stays_as_it_is, 0, LENGTH(refusals));
 	tcase_add_loop_test(
 		tc, a_call_that_the_driver_refuses_leaves_a_process_awake_or_asleep_and_never_wrong, 0, LENGTH(faults));

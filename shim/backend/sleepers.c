@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include "sleepers.h"
+
+#include "pool/pool_control.h"
+#include "shim/base/clock.h"
+#include "shim/context/driver_call.h"
+
+static void add_pool(void *arg, struct gp_pool *pool)
+{
+	struct gp_sleepers *sleepers = arg;
+
+	if (sleepers->n_pools == GP_SLEEPERS_POOLS_MAX) {
+		sleepers->is_too_many = true;
+		return;
+	}
+	sleepers->pools[sleepers->n_pools++] = (struct gp_sleeper){
+		.pool = gp_pool_get(pool),
+		.context = sleepers->contexts[sleepers->n_contexts - 1],
+	};
+}
+
+static void add_context(void *arg, struct gp_context *context)
+{
+	struct gp_sleepers *sleepers = arg;
+
+	if (gp_context_is(context, GP_CONTEXT_DEAD))
+		return;
+	if (sleepers->n_contexts == GP_SLEEPERS_CONTEXTS_MAX) {
+		sleepers->is_too_many = true;
+		return;
+	}
+	sleepers->contexts[sleepers->n_contexts++] = gp_context_use(context);
+	gp_context_each_pool(context, add_pool, sleepers);
+}
+
+void gp_sleepers_collect(struct gp_sleepers *sleepers)
+{
+	sleepers->n_contexts = sleepers->n_pools = 0;
+	sleepers->is_too_many = false;
+	gp_context_each(add_context, sleepers);
+}
+
+void gp_sleepers_put(struct gp_sleepers *sleepers)
+{
+	while (sleepers->n_pools)
+		gp_pool_put(sleepers->pools[--sleepers->n_pools].pool);
+	while (sleepers->n_contexts)
+		gp_context_put(sleepers->contexts[--sleepers->n_contexts]);
+}
+
+int gp_sleepers_enter(struct gp_sleepers *sleepers, uint64_t end_ns)
+{
+	for (unsigned i = 0; i < sleepers->n_pools; i++) {
+		struct gp_sleeper *sleeper = &sleepers->pools[i];
+		uint64_t now_ns = gp_clock_now_ns(NULL);
+		int r;
+
+		if (sleeper->context->regions.kind != GP_KIND_VMM || gp_sleepers_is_lost(sleeper->context))
+			continue;
+		r = gp_pool_sleep_enter(sleeper->pool, now_ns < end_ns ? end_ns - now_ns : 0);
+		if (r)
+			return r;
+		sleeper->is_entered = true;
+	}
+	return 0;
+}
+
+void gp_sleepers_leave(struct gp_sleepers *sleepers)
+{
+	for (unsigned i = 0; i < sleepers->n_pools; i++) {
+		if (sleepers->pools[i].is_entered)
+			gp_pool_sleep_leave(sleepers->pools[i].pool);
+		sleepers->pools[i].is_entered = false;
+	}
+}
+
+#define each_entered(i, sleepers)                          \
+	for (unsigned i = 0; i < (sleepers)->n_pools; i++) \
+		if (!(sleepers)->pools[i].is_entered)      \
+			continue;                          \
+		else
+
+int gp_sleepers_survey(struct gp_sleepers *sleepers, struct gp_sleep_bytes *ret_bytes)
+{
+	struct gp_sleep_bytes all = {0};
+
+	each_entered(i, sleepers)
+	{
+		struct gp_sleep_bytes bytes;
+		int r = gp_pool_sleep_survey(sleepers->pools[i].pool, &bytes);
+
+		if (r)
+			return r;
+		all.device_bytes += bytes.device_bytes;
+		all.host_bytes += bytes.host_bytes;
+		all.mapped_bytes += bytes.mapped_bytes;
+		all.shared_bytes += bytes.shared_bytes;
+		all.stuck_bytes += bytes.stuck_bytes;
+	}
+	*ret_bytes = all;
+	return 0;
+}
+
+int gp_sleepers_take_host(struct gp_sleepers *sleepers, bool (*must_stop)(void *arg), void *arg)
+{
+	int r = 0;
+
+	each_entered(i, sleepers) if (!r) r = gp_pool_sleep_take_host(sleepers->pools[i].pool, must_stop, arg);
+	return r;
+}
+
+/* The driver's error may be one after which the context is lost. */
+static int result_in(const struct gp_sleeper *sleeper, int r)
+{
+	if (r > 0 && r < GP_E_FOREIGN)
+		(void)gp_driver_result(sleeper->context, (CUresult)r);
+	return r;
+}
+
+int gp_sleepers_move_out(struct gp_sleepers *sleepers, bool (*must_stop)(void *arg), void *arg)
+{
+	int r = 0;
+
+	each_entered(i, sleepers) if (!r) r =
+		result_in(&sleepers->pools[i], gp_pool_sleep_move_out(sleepers->pools[i].pool, must_stop, arg));
+	return r;
+}
+
+int gp_sleepers_take_device(struct gp_sleepers *sleepers)
+{
+	int r = 0;
+
+	each_entered(i, sleepers) if (!r) r =
+		result_in(&sleepers->pools[i], gp_pool_sleep_take_device(sleepers->pools[i].pool));
+	return r;
+}
+
+int gp_sleepers_move_in(struct gp_sleepers *sleepers)
+{
+	int r = 0;
+
+	each_entered(i, sleepers) if (!r) r =
+		result_in(&sleepers->pools[i], gp_pool_sleep_move_in(sleepers->pools[i].pool));
+	return r;
+}
+
+void gp_sleepers_return_device(struct gp_sleepers *sleepers)
+{
+	each_entered(i, sleepers) gp_pool_sleep_return_device(sleepers->pools[i].pool);
+}
+
+/* The first pool of each context asks for all of them. */
+void gp_sleepers_ask(struct gp_sleepers *sleepers)
+{
+	uint64_t bytes = 0;
+
+	for (unsigned i = sleepers->n_pools; i-- > 0;) {
+		const struct gp_sleeper *sleeper = &sleepers->pools[i];
+
+		bytes += gp_pool_asleep(sleeper->pool).device_bytes;
+		if (i && sleepers->pools[i - 1].context == sleeper->context)
+			continue;
+		if (bytes && !gp_sleepers_is_lost(sleeper->context))
+			gp_pool_sleep_ask(sleeper->pool, bytes);
+		bytes = 0;
+	}
+}
+
+unsigned gp_sleepers_lost(const struct gp_sleepers *sleepers)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < sleepers->n_contexts; i++)
+		n += gp_sleepers_is_lost(sleepers->contexts[i]);
+	return n;
+}
+
+uint64_t gp_sleepers_lost_bytes(const struct gp_sleepers *sleepers)
+{
+	uint64_t bytes = 0;
+
+	for (unsigned i = 0; i < sleepers->n_pools; i++)
+		if (gp_sleepers_is_lost(sleepers->pools[i].context))
+			bytes += gp_pool_asleep(sleepers->pools[i].pool).device_bytes;
+	return bytes;
+}
+
+struct sum {
+	int device;
+	struct gp_sleep_bytes bytes;
+};
+
+static void add_asleep_of(void *arg, struct gp_pool *pool)
+{
+	struct gp_sleep_bytes bytes = gp_pool_asleep(pool);
+	struct sum *sum = arg;
+
+	sum->bytes.device_bytes += bytes.device_bytes;
+	sum->bytes.host_bytes += bytes.host_bytes;
+}
+
+static void add_asleep(void *arg, struct gp_context *context)
+{
+	const struct sum *sum = arg;
+
+	if (sum->device == -1 || context->device->index == sum->device)
+		gp_context_each_pool(context, add_asleep_of, arg);
+}
+
+struct gp_sleep_bytes gp_sleepers_asleep(int device)
+{
+	struct sum sum = {.device = device};
+
+	gp_context_each(add_asleep, &sum);
+	return sum.bytes;
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/*
+ * What falls asleep and wakes together: all contexts of the process, and their pools of device memory. There is one
+ * set, for the thread that holds sleep.c's lock: it is too large for the stack of a thread of the program.
+ */
+
+#include "shim/context/context.h"
+#include "pool/vmm/sleep.h"
+
+enum { GP_SLEEPERS_CONTEXTS_MAX = GP_CONTEXTS_SEEN_MAX, GP_SLEEPERS_POOLS_MAX = 1024 };
+
+struct gp_sleepers {
+	struct gp_context *contexts[GP_SLEEPERS_CONTEXTS_MAX]; /* with uses */
+	uint64_t fences[GP_SLEEPERS_CONTEXTS_MAX];
+	struct gp_sleeper {
+		struct gp_pool *pool; /* with a reference */
+		struct gp_context *context;
+		bool is_entered;
+	} pools[GP_SLEEPERS_POOLS_MAX];
+	unsigned n_contexts, n_pools;
+	bool is_too_many; /* some are missing */
+};
+
+/* Collects all contexts that have not ended, and puts them. */
+void gp_sleepers_collect(struct gp_sleepers *sleepers);
+void gp_sleepers_put(struct gp_sleepers *sleepers);
+
+/*
+ * gp_sleepers_enter calls gp_pool_sleep_enter for each pool that can sleep, and waits until end_ns in all. 0 or its
+ * error. Pools of other kinds, and those of contexts that are lost, are left out. gp_sleepers_leave undoes it, as far as
+ * it has been done.
+ */
+int gp_sleepers_enter(struct gp_sleepers *sleepers, uint64_t end_ns);
+void gp_sleepers_leave(struct gp_sleepers *sleepers);
+
+/* Adds up what gp_pool_sleep_survey finds. 0 or its error. */
+int gp_sleepers_survey(struct gp_sleepers *sleepers, struct gp_sleep_bytes *ret_bytes);
+
+/* As the functions of pool/vmm/sleep.h, for all pools that were entered, until one of them fails. */
+int gp_sleepers_take_host(struct gp_sleepers *sleepers, bool (*must_stop)(void *arg), void *arg);
+int gp_sleepers_move_out(struct gp_sleepers *sleepers, bool (*must_stop)(void *arg), void *arg);
+int gp_sleepers_take_device(struct gp_sleepers *sleepers);
+int gp_sleepers_move_in(struct gp_sleepers *sleepers);
+void gp_sleepers_return_device(struct gp_sleepers *sleepers);
+
+/* Asks for device memory, on each device for what is asleep there. */
+void gp_sleepers_ask(struct gp_sleepers *sleepers);
+
+/* Return how many contexts have ended or broken, and what was asleep in those that have broken. */
+unsigned gp_sleepers_lost(const struct gp_sleepers *sleepers);
+uint64_t gp_sleepers_lost_bytes(const struct gp_sleepers *sleepers);
+
+/* Returns the bytes that are asleep on a device, or on all (-1). Waits for nothing, and needs no set. */
+struct gp_sleep_bytes gp_sleepers_asleep(int device);
+
+/* The context has ended, or an error has made it unusable: its memory cannot be moved. */
+static inline bool gp_sleepers_is_lost(const struct gp_context *context)
+{
+	return gp_context_is(context, GP_CONTEXT_DEAD | GP_CONTEXT_BROKEN);
+}
