@@ -54,6 +54,14 @@ struct gpupool_status {
  */
 typedef int gpupool_oom_hook(void *arg, int device, uint64_t bytes);
 
+/* Options of gpupool_sleep_as(). Members may be added at the end; 0 is the default of each. */
+struct gpupool_sleep_options {
+	uint64_t timeout_ms;
+	uint64_t is_dropping_all; /* not 0: the content of all memory is dropped */
+	const char *const *drop;  /* the names of regions whose content is dropped */
+	uint64_t n_drop;
+};
+
 /* The library's functions. The table only ever grows, so `bytes` shows which functions it has. */
 struct gpupool_table {
 	uint64_t bytes; /* of this structure */
@@ -71,6 +79,7 @@ struct gpupool_table {
 	int64_t (*region_invalidate)(const char *name);
 	int64_t (*sleep)(uint64_t timeout_ms);
 	int64_t (*wake)(uint64_t timeout_ms);
+	int64_t (*sleep_as)(const struct gpupool_sleep_options *options, size_t bytes);
 };
 
 /* The note's owner and type. Its content is the distance from there to the table. */
@@ -313,6 +322,16 @@ static inline int gpupool_set_oom_hook(gpupool_oom_hook *hook, void *arg)
 static inline int64_t gpupool_sleep(uint64_t timeout_ms)
 {
 	GPUPOOL_CALL(sleep, (timeout_ms), -ENOSYS);
+}
+
+/*
+ * The same, and drops content that the program does not need again, such as a cache: it takes no host memory and no
+ * time. The memory is zero when it comes back. Returns -ENOENT, and changes nothing, for the name of a region in which
+ * nothing was allocated. After -EIO the content that was to be dropped may be lost; the log says so.
+ */
+static inline int64_t gpupool_sleep_as(const struct gpupool_sleep_options *options)
+{
+	GPUPOOL_CALL(sleep_as, (options, sizeof(*options)), -ENOSYS);
 }
 
 /*

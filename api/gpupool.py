@@ -66,6 +66,7 @@ _FUNCTIONS = (
     ("region_invalidate", ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_char_p)),
     ("sleep", ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_uint64)),
     ("wake", ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_uint64)),
+    ("sleep_as", ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_size_t)),
 )
 
 
@@ -181,12 +182,27 @@ def free_now(device=ALL_DEVICES):
     return _release("free_now", device)
 
 
-def sleep(timeout=1.0):
+class _SleepOptions(ctypes.Structure):
+    _fields_ = [("timeout_ms", ctypes.c_uint64), ("is_dropping_all", ctypes.c_uint64),
+                ("drop", ctypes.POINTER(ctypes.c_char_p)), ("n_drop", ctypes.c_uint64)]
+
+
+def sleep(timeout=1.0, drop=(), to="host"):
     """
     Moves pooled device memory to host memory until the program submits work again, and returns the bytes. timeout: how
-    many seconds to wait for the GPU. Raises OSError if it is busy or the memory cannot sleep. 0 without gpupool.
+    many seconds to wait for the GPU. drop: regions whose content is not kept; to="none": no content is. Dropped memory
+    is zero when it comes back. Raises OSError if the GPU is busy, the memory cannot sleep, or a region does not exist.
+    0 without gpupool.
     """
-    code = _call("sleep", int(timeout * 1000))
+    if to not in ("host", "none"):
+        raise ValueError("to=%r is neither 'host' nor 'none'" % (to,))
+    names = [drop] if isinstance(drop, str) else list(drop)
+    if not names and to == "host":
+        code = _call("sleep", int(timeout * 1000))
+    else:
+        array = (ctypes.c_char_p * len(names))(*[name.encode() for name in names])
+        options = _SleepOptions(int(timeout * 1000), to == "none", array, len(names))
+        code = _call("sleep_as", ctypes.addressof(options), ctypes.sizeof(options))
     return 0 if code == -errno.ENOSYS else _check(code)
 
 

@@ -89,6 +89,9 @@ struct gp_sleep_ops {
 	int (*copy_out)(void *arg, void *host, uint64_t addr, uint64_t bytes);
 	int (*copy_in)(void *arg, uint64_t addr, const void *host, uint64_t bytes);
 
+	/* Starts to set memory to zero, in the order of the copies. */
+	int (*zero)(void *arg, uint64_t addr, uint64_t bytes);
+
 	/* Marks all copies started so far, and waits for the last mark of that slot (0 or 1). */
 	int (*copy_mark)(void *arg, int slot);
 	int (*copy_wait)(void *arg, int slot);

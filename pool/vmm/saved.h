@@ -14,8 +14,9 @@ struct gp_vm;
  * of the chunks.
  */
 struct gp_saved {
-	uint64_t at;    /* of the first part, in the pool's host memory */
-	uint64_t bytes; /* that are kept */
+	uint64_t at;     /* of the first part, in the pool's host memory */
+	uint64_t bytes;  /* that are kept */
+	bool is_dropped; /* nothing is kept: the memory is zero when it comes back */
 	unsigned n;
 	struct {
 		uint64_t offset, bytes; /* in the chunk */

@@ -116,25 +116,26 @@ static void survey_locked(struct gp_pool *pool, const struct gp_chunk *chunk, st
 	}
 }
 
-static int survey(struct gp_pool *pool, struct gp_chunk *chunk)
+static int survey(struct gp_pool *pool, struct gp_chunk *chunk, bool drops)
 {
 	/* Each part but the first begins at least GP_SLEEP_GAP behind the end of the one before. */
-	uint64_t n_max = chunk->size / GP_SLEEP_GAP + 2;
+	uint64_t n_max = drops ? 0 : chunk->size / GP_SLEEP_GAP + 2;
 	struct gp_saved *saved = calloc(1, sizeof(*saved) + n_max * sizeof(saved->parts[0]));
 	bool is_alive;
 
 	if (!saved)
 		return -ENOMEM;
+	saved->is_dropped = drops;
 	gp_mutex_lock(&pool->lock);
 	is_alive = !is_dead(pool);
-	if (is_alive)
+	if (is_alive && !drops)
 		survey_locked(pool, chunk, saved);
 	gp_mutex_unlock(&pool->lock);
 	chunk->saved = saved;
 	return is_alive ? 0 : GP_E_DEAD;
 }
 
-int gp_pool_sleep_survey(struct gp_pool *pool, struct gp_sleep_bytes *ret_bytes)
+int gp_pool_sleep_survey(struct gp_pool *pool, bool drops, struct gp_sleep_bytes *ret_bytes)
 {
 	struct gp_sleep_bytes bytes = {0};
 	struct gp_list *link;
@@ -150,10 +151,11 @@ int gp_pool_sleep_survey(struct gp_pool *pool, struct gp_sleep_bytes *ret_bytes)
 		bytes.stuck_bytes += chunk->is_stuck && !chunk->is_retired ? chunk->size : 0;
 		if (chunk->is_retired || chunk->is_stuck)
 			continue;
-		r = survey(pool, chunk);
+		r = survey(pool, chunk, drops);
 		if (r)
 			return r;
 		bytes.device_bytes += chunk->size;
+		bytes.dropped_bytes += drops ? chunk->size : 0;
 		bytes.host_bytes += chunk->saved->bytes;
 	}
 	bytes.mapped_bytes = gp_round_up(bytes.host_bytes, GP_SLEEP_ROUND);
@@ -233,14 +235,17 @@ static int start_copies(struct gp_pool *pool, const struct gp_chunk *chunk, bool
 static void set_asleep(struct gp_pool *pool, struct gp_chunk *chunk, bool is_asleep)
 {
 	struct gp_sleep_bytes *asleep = &pool->cache.vm->asleep;
+	uint64_t dropped = chunk->saved->is_dropped ? chunk->size : 0;
 
 	gp_mutex_lock(&pool->lock);
 	chunk->is_asleep = is_asleep;
 	if (is_asleep) {
 		asleep->device_bytes += chunk->size;
+		asleep->dropped_bytes += dropped;
 		asleep->host_bytes += chunk->saved->bytes;
 	} else {
 		asleep->device_bytes -= chunk->size;
+		asleep->dropped_bytes -= dropped;
 		asleep->host_bytes -= chunk->saved->bytes;
 	}
 	gp_mutex_unlock(&pool->lock);
@@ -359,6 +364,14 @@ static int map(struct gp_pool *pool, struct gp_chunk *chunk)
 	return r;
 }
 
+/* Starts to give a chunk that is mapped its content. */
+static int start_fill(struct gp_pool *pool, const struct gp_chunk *chunk)
+{
+	if (chunk->saved->is_dropped)
+		return ops_of(pool)->zero(arg_of(pool), chunk->addr, chunk->size);
+	return start_copies(pool, chunk, false);
+}
+
 static int map_and_copy(struct gp_pool *pool)
 {
 	struct gp_list *link;
@@ -366,7 +379,7 @@ static int map_and_copy(struct gp_pool *pool)
 
 	each_chunk(link, pool) if (!r && chunk_of(link)->is_asleep) r =
 		is_dead(pool) ? GP_E_DEAD : map(pool, chunk_of(link));
-	each_chunk(link, pool) if (!r && chunk_of(link)->is_asleep) r = start_copies(pool, chunk_of(link), false);
+	each_chunk(link, pool) if (!r && chunk_of(link)->is_asleep) r = start_fill(pool, chunk_of(link));
 	if (!r)
 		r = ops_of(pool)->copy_mark(arg_of(pool), 0);
 	if (!r)

@@ -25,11 +25,12 @@
 #include "pool/pool.h"
 
 struct gp_sleep_bytes {
-	uint64_t device_bytes; /* of chunks that go, or are asleep */
-	uint64_t host_bytes;   /* of their content */
-	uint64_t mapped_bytes; /* of the host memory for that */
-	uint64_t shared_bytes; /* of chunks that were exported, or whose region was invalidated: they cannot sleep */
-	uint64_t stuck_bytes;  /* of chunks that the driver refused to unmap: likewise */
+	uint64_t device_bytes;  /* of chunks that go, or are asleep */
+	uint64_t dropped_bytes; /* of those chunks whose content is dropped */
+	uint64_t host_bytes;    /* of the content of the others */
+	uint64_t mapped_bytes;  /* of the host memory for that */
+	uint64_t shared_bytes;  /* of chunks that were exported, or whose region was invalidated: they cannot sleep */
+	uint64_t stuck_bytes;   /* of chunks that the driver refused to unmap: likewise */
 };
 
 /*
@@ -41,8 +42,11 @@ int gp_pool_sleep_enter(struct gp_pool *pool, uint64_t max_ns);
 /* Gives back the host memory of chunks that are not asleep, or not any more. */
 void gp_pool_sleep_leave(struct gp_pool *pool);
 
-/* Finds what has to be kept of each chunk. 0, -ENOMEM if there is no host memory for the list, or GP_E_DEAD. */
-int gp_pool_sleep_survey(struct gp_pool *pool, struct gp_sleep_bytes *ret_bytes);
+/*
+ * Finds what has to be kept of each chunk. drops: nothing is; the memory is zero when it comes back. 0, -ENOMEM if
+ * there is no host memory for the list, or GP_E_DEAD.
+ */
+int gp_pool_sleep_survey(struct gp_pool *pool, bool drops, struct gp_sleep_bytes *ret_bytes);
 
 /*
  * Takes the host memory for that, piece by piece. 0, -ENOMEM, or the driver's error: then gp_pool_sleep_leave gives it

@@ -82,8 +82,7 @@ static int value_of(char digit)
 	return value > 15 ? value - 6 : value;
 }
 
-/* Decodes %XX in place. Clients encode names in this way, since a word of a request cannot hold every character. */
-static void decode(char *name)
+void gp_region_decode(char *name)
 {
 	char *to = name;
 
@@ -102,7 +101,7 @@ static int invalidate(char *name, struct gp_json *out)
 	uint64_t released;
 	int id;
 
-	decode(name);
+	gp_region_decode(name);
 	id = gp_region_find(name);
 	if (!id)
 		return gp_ctl_error(out, GP_CTL_USAGE, "there is no region '%.63s'", name);

@@ -5,56 +5,123 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
+#include "region_answer.h"
 #include "shim/backend/sleep.h"
+#include "shim/context/region.h"
 #include "shim/ctl/ctl_request.h"
 
 /* A sleep waits for the GPU, a wake for memory. The longest wait keeps other clients of the socket waiting, too. */
 enum { SLEEP_MS = 1000, WAKE_MS = 10000, LONGEST_MS = 600000 };
 
-static bool read_timeout(const char *word, uint64_t *ret_ns)
+#define NS_PER_MS UINT64_C(1000000)
+
+static bool read_number(const char *word, uint64_t *ret)
 {
 	char *end;
-	long ms;
 
 	errno = 0;
-	ms = strtol(word, &end, 10);
-	if (errno || end == word || *end || ms < 0 || ms > LONGEST_MS)
+	*ret = strtoull(word, &end, 10);
+	return !errno && *word >= '0' && *word <= '9' && !*end;
+}
+
+static bool read_timeout(const char *word, uint64_t *ret_ns, struct gp_json *out)
+{
+	uint64_t ms;
+
+	if (!read_number(word, &ms) || ms > LONGEST_MS) {
+		gp_ctl_error(out, GP_CTL_USAGE, "'%s' is not a number of milliseconds up to %d", word, LONGEST_MS);
 		return false;
-	*ret_ns = (uint64_t)ms * UINT64_C(1000000);
+	}
+	*ret_ns = ms * NS_PER_MS;
 	return true;
 }
 
-static int answer(int argc, char **argv, struct gp_json *out, enum gp_ctl_command command, int ms,
-	bool (*fn)(uint64_t timeout_ns, struct gp_sleep_result *ret_result))
+/* Reads the names of regions, which are separated by commas. */
+static bool read_regions(char *names, uint64_t *ret_regions, struct gp_json *out)
 {
-	uint64_t timeout_ns = (uint64_t)ms * UINT64_C(1000000);
-	struct gp_sleep_result result;
+	*ret_regions = 0;
+	for (char *name = names, *next; name; name = next) {
+		int id;
 
-	if (argc > 1 && !read_timeout(argv[1], &timeout_ns))
-		return gp_ctl_error(
-			out, GP_CTL_USAGE, "'%s' is not a number of milliseconds up to %d", argv[1], LONGEST_MS);
-	if (!fn(timeout_ns, &result))
-		return gp_ctl_error(out, GP_CTL_FAILED, "%s", result.why);
+		next = strchr(name, ',');
+		if (next)
+			*next++ = '\0';
+		gp_region_decode(name);
+		id = gp_region_find(name);
+		if (id == GP_REGION_NONE) {
+			gp_ctl_error(out, GP_CTL_USAGE, "there is no region '%.63s'", name);
+			return false;
+		}
+		*ret_regions |= GP_SLEEPERS_REGION(id);
+	}
+	return true;
+}
+
+/* Returns what follows the key in the word, or NULL. */
+static char *value_of(char *word, const char *key)
+{
+	size_t length = strlen(key);
+
+	return strncmp(word, key, length) == 0 ? word + length : NULL;
+}
+
+static bool read_word(char *word, struct gp_sleep_request *request, struct gp_json *out)
+{
+	char *value;
+
+	if ((value = value_of(word, "drop=")))
+		return read_regions(value, &request->drops.regions, out);
+	if ((value = value_of(word, "to=")) && (strcmp(value, "host") == 0 || strcmp(value, "none") == 0)) {
+		request->drops.is_all = strcmp(value, "none") == 0;
+		return true;
+	}
+	if ((value = value_of(word, "before=")) && read_number(value, &request->before_ns) && request->before_ns)
+		return true;
+	gp_ctl_error(out, GP_CTL_USAGE, "'%.63s' is not a word of this request; it has: %s", word,
+		gp_ctl_commands[GP_CTL_sleep].synopsis);
+	return false;
+}
+
+static int answer(struct gp_json *out, enum gp_ctl_command command, bool is_done, const struct gp_sleep_result *result)
+{
+	if (!is_done)
+		return gp_ctl_error(out, GP_CTL_FAILED, "%s", result->why);
 	gp_ctl_answer_begin(out, command);
 	gp_json_i64(out, "pid", getpid());
-	gp_json_bool(out, "was_so", result.was_so);
-	gp_json_u64(out, "device_bytes", result.device_bytes);
-	gp_json_u64(out, "host_bytes", result.host_bytes);
-	gp_json_u64(out, "ns", result.ns);
+	gp_json_bool(out, "was_so", result->was_so);
+	gp_json_u64(out, "device_bytes", result->device_bytes);
+	gp_json_u64(out, "dropped_bytes", result->dropped_bytes);
+	gp_json_u64(out, "host_bytes", result->host_bytes);
+	gp_json_u64(out, "ns", result->ns);
 	gp_json_object_end(out);
 	return 0;
 }
 
 int gp_sleep_answer(int argc, char **argv, struct gp_json *out)
 {
-	return answer(argc, argv, out, GP_CTL_sleep, SLEEP_MS, gp_sleep);
+	struct gp_sleep_request request = {.timeout_ns = SLEEP_MS * NS_PER_MS};
+	struct gp_sleep_result result;
+	bool has_timeout = argc > 1 && !strchr(argv[1], '=');
+
+	if (has_timeout && !read_timeout(argv[1], &request.timeout_ns, out))
+		return -EINVAL;
+	for (int i = 1 + has_timeout; i < argc; i++)
+		if (!read_word(argv[i], &request, out))
+			return -EINVAL;
+	return answer(out, GP_CTL_sleep, gp_sleep_as(&request, &result), &result);
 }
 
 int gp_wake_answer(int argc, char **argv, struct gp_json *out)
 {
-	return answer(argc, argv, out, GP_CTL_wake, WAKE_MS, gp_wake);
+	uint64_t timeout_ns = WAKE_MS * NS_PER_MS;
+	struct gp_sleep_result result;
+
+	if (argc > 1 && !read_timeout(argv[1], &timeout_ns, out))
+		return -EINVAL;
+	return answer(out, GP_CTL_wake, gp_wake(timeout_ns, &result), &result);
 }
 
 void gp_sleep_write_status(struct gp_json *out)
@@ -64,6 +131,7 @@ void gp_sleep_write_status(struct gp_json *out)
 	gp_json_object_begin(out, "sleep");
 	gp_json_string(out, "state", gp_sleep_state_name(status.state));
 	gp_json_u64(out, "asleep_bytes", status.device_bytes);
+	gp_json_u64(out, "dropped_bytes", status.dropped_bytes);
 	gp_json_u64(out, "host_bytes", status.host_bytes);
 	gp_json_u64(out, "kept_host_bytes", status.kept_bytes);
 	gp_json_u64(out, "asleep_ns", status.since_ns);

@@ -48,7 +48,8 @@ static void reset_in_child(void)
 bool gp_sleep_backend_works(void)
 {
 	return gp_real.cuMemHostRegister_v2 && gp_real.cuMemHostUnregister && gp_real.cuMemcpyDtoHAsync_v2 &&
-	       gp_real.cuMemcpyHtoDAsync_v2 && gp_real.cuEventRecord && gp_real.cuStreamSynchronize;
+	       gp_real.cuMemcpyHtoDAsync_v2 && gp_real.cuMemsetD8Async && gp_real.cuEventRecord &&
+	       gp_real.cuStreamSynchronize;
 }
 
 uint64_t gp_sleep_host_bytes(uint64_t *ret_kept_bytes)
@@ -88,7 +89,7 @@ static void unmap(void *host, uint64_t bytes)
 	atomic_fetch_sub(&host_bytes, bytes);
 }
 
-/* True if GPUPOOL_SLEEP_HOST leaves room for these bytes beside all that is mapped. Kept memory has to give way. */
+/* True if GPUPOOL_SLEEP_HOST leaves room for these bytes beside all that is mapped, if need be without kept memory. */
 static bool has_room(struct gp_context *context, uint64_t bytes)
 {
 	uint64_t bound = gp_state.config.sleep_host_bytes;
@@ -280,6 +281,20 @@ static int copy_in(void *arg, uint64_t addr, const void *host, uint64_t bytes)
 	return in_context(arg, submit_copy, &copy);
 }
 
+static CUresult submit_zero(CUstream stream, void *arg)
+{
+	const struct copy *copy = arg;
+
+	return gp_real.cuMemsetD8Async(copy->addr, 0, copy->bytes, stream);
+}
+
+static int zero(void *arg, uint64_t addr, uint64_t bytes)
+{
+	struct copy copy = {.addr = addr, .bytes = bytes};
+
+	return in_context(arg, submit_zero, &copy);
+}
+
 static CUresult record_mark(CUstream stream, void *event)
 {
 	return gp_real.cuEventRecord(event, stream);
@@ -325,6 +340,7 @@ const struct gp_sleep_ops gp_sleep_backend = {
 	.host_give = host_give,
 	.copy_out = copy_out,
 	.copy_in = copy_in,
+	.zero = zero,
 	.copy_mark = copy_mark,
 	.copy_wait = copy_wait,
 	.copy_drain = copy_drain,

@@ -268,13 +268,13 @@ static bool has_host_memory(const struct gp_sleep_bytes *bytes, struct gp_sleep_
 }
 
 /* Gets everything ready, so that only the driver can make the move fail. */
-static bool prepare(uint64_t end_ns, struct gp_sleep_result *result)
+static bool prepare(const struct gp_sleepers_drops *drops, uint64_t end_ns, struct gp_sleep_result *result)
 {
 	struct gp_sleep_bytes all = {0};
 	int r = gp_sleepers_enter(&sleepers, end_ns);
 
 	if (!r)
-		r = gp_sleepers_survey(&sleepers, &all);
+		r = gp_sleepers_survey(&sleepers, drops, &all);
 	if (r == -EAGAIN)
 		return fail(result, -EBUSY, "busy: a thread maps, unmaps or exports memory; try again");
 	if (r == GP_E_DEAD)
@@ -302,6 +302,7 @@ static bool prepare(uint64_t end_ns, struct gp_sleep_result *result)
 	if (r)
 		return fail(result, -EIO, "the driver refused to pin host memory: error %d", r);
 	result->device_bytes = all.device_bytes;
+	result->dropped_bytes = all.dropped_bytes;
 	result->host_bytes = all.host_bytes;
 	return true;
 }
@@ -398,6 +399,7 @@ static bool wake(uint64_t end_ns, struct gp_sleep_result *result)
 static bool move_out(struct gp_sleep_result *result)
 {
 	struct gp_sleep_result undone;
+	bool have_dropped;
 	int r;
 
 	atomic_store(&state, GP_SLEEP_MOVING);
@@ -405,8 +407,14 @@ static bool move_out(struct gp_sleep_result *result)
 	gp_sleepers_leave(&sleepers);
 	if (!r)
 		return true;
+	have_dropped = gp_sleepers_have_dropped(&sleepers);
 	atomic_store(&state, GP_SLEEP_WAKING);
 	(void)wake(UINT64_MAX, &undone);
+	if (have_dropped)
+		return fail(result, -EIO,
+			"the driver refused to move memory: error %d; the process is awake, and content that was to be "
+			"dropped is lost",
+			r);
 	if (r == -ECANCELED)
 		return fail(result, -EBUSY, "the program has submitted work meanwhile");
 	if (r == GP_E_DEAD)
@@ -428,7 +436,7 @@ static void reclaim_all(void)
 		(void)gp_pool_reclaim(sleepers.pools[i].pool);
 }
 
-static bool sleep_alone(uint64_t end_ns, struct gp_sleep_result *result)
+static bool sleep_alone(const struct gp_sleepers_drops *drops, uint64_t end_ns, struct gp_sleep_result *result)
 {
 	bool is_asleep;
 
@@ -439,7 +447,7 @@ static bool sleep_alone(uint64_t end_ns, struct gp_sleep_result *result)
 	is_asleep = quieten(end_ns, result) && is_able(result) && is_willing(result);
 	if (is_asleep)
 		reclaim_all();
-	is_asleep = is_asleep && prepare(end_ns, result) && move_out(result);
+	is_asleep = is_asleep && prepare(drops, end_ns, result) && move_out(result);
 	gp_sleepers_leave(&sleepers);
 	if (is_asleep)
 		fall_asleep();
@@ -448,20 +456,28 @@ static bool sleep_alone(uint64_t end_ns, struct gp_sleep_result *result)
 	return is_asleep;
 }
 
-bool gp_sleep(uint64_t timeout_ns, struct gp_sleep_result *ret_result)
+static bool fail_late(struct gp_sleep_result *result)
 {
-	uint64_t start_ns = gp_clock_now_ns(NULL), end_ns = deadline(timeout_ns);
+	return fail(result, -EBUSY, "the request came too late: this process did not run, or had others to answer");
+}
+
+bool gp_sleep_as(const struct gp_sleep_request *request, struct gp_sleep_result *ret_result)
+{
+	uint64_t start_ns = gp_clock_now_ns(NULL), before_ns = request->before_ns ? request->before_ns : UINT64_MAX;
+	uint64_t end_ns = gp_min(deadline(request->timeout_ns), before_ns);
 	int cancel_state;
 	bool is_asleep;
 
 	*ret_result = (struct gp_sleep_result){0};
+	if (start_ns > before_ns)
+		return fail_late(ret_result);
 	if (!begin(end_ns, &cancel_state))
 		return fail(
 			ret_result, -EBUSY, "busy: another thread wakes the process, or puts it to sleep; try again");
 	is_asleep = ret_result->was_so = atomic_load(&state) == GP_SLEEP_ASLEEP;
 	if (!is_asleep) {
 		gp_sleepers_collect(&sleepers);
-		is_asleep = sleep_alone(end_ns, ret_result);
+		is_asleep = sleep_alone(&request->drops, end_ns, ret_result);
 		gp_sleepers_put(&sleepers);
 	}
 	end(cancel_state);
@@ -472,6 +488,11 @@ bool gp_sleep(uint64_t timeout_ns, struct gp_sleep_result *ret_result)
 	return is_asleep;
 }
 
+bool gp_sleep(uint64_t timeout_ns, struct gp_sleep_result *ret_result)
+{
+	return gp_sleep_as(&(struct gp_sleep_request){.timeout_ns = timeout_ns}, ret_result);
+}
+
 /* Wakes the process, as the only thread. */
 static bool wake_alone(uint64_t end_ns, struct gp_sleep_result *result)
 {
@@ -480,6 +501,7 @@ static bool wake_alone(uint64_t end_ns, struct gp_sleep_result *result)
 
 	gp_sleepers_collect(&sleepers);
 	result->device_bytes = bytes.device_bytes;
+	result->dropped_bytes = bytes.dropped_bytes;
 	result->host_bytes = bytes.host_bytes;
 	atomic_store(&state, GP_SLEEP_WAKING);
 	/* Without a pool, the contexts have ended, and their memory with them. */
@@ -555,6 +577,7 @@ struct gp_sleep_status gp_sleep_status(void)
 
 	(void)gp_sleep_host_bytes(&status.kept_bytes);
 	status.device_bytes = bytes.device_bytes;
+	status.dropped_bytes = bytes.dropped_bytes;
 	status.host_bytes = bytes.host_bytes;
 	return status;
 }

@@ -10,6 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "sleepers.h"
+
 enum gp_sleep_state {
 	GP_SLEEP_AWAKE,
 	GP_SLEEP_CLOSING, /* waits until nothing uses the memory; nothing has changed yet */
@@ -21,9 +23,10 @@ enum gp_sleep_state {
 enum { GP_SLEEP_WHY_MAX = 256 };
 
 struct gp_sleep_result {
-	bool was_so;           /* the process was asleep, or awake, already */
-	uint64_t device_bytes; /* that went back to the driver, or came from it */
-	uint64_t host_bytes;   /* of their content */
+	bool was_so;            /* the process was asleep, or awake, already */
+	uint64_t device_bytes;  /* that went back to the driver, or came from it */
+	uint64_t dropped_bytes; /* of those, without their content */
+	uint64_t host_bytes;    /* of the content of the others */
 	uint64_t ns;
 	int error; /* -EBUSY, -ENOMEM (of the host or of the device), -ENOTSUP, or -EIO if the driver refused a call */
 	char why[GP_SLEEP_WHY_MAX]; /* after a failure, the reason, as a sentence without its period */
@@ -36,6 +39,17 @@ struct gp_sleep_result {
 bool gp_sleep(uint64_t timeout_ns, struct gp_sleep_result *ret_result);
 
 /*
+ * The same with more to say. A request that comes too late is not carried out: the client of the socket has given up.
+ * The content of regions, by their bits, or of all memory can be dropped: the memory is zero when it comes back.
+ */
+struct gp_sleep_request {
+	uint64_t timeout_ns;
+	uint64_t before_ns; /* of gp_clock_now_ns: the memory moves before then or not at all; 0: at any time */
+	struct gp_sleepers_drops drops;
+};
+bool gp_sleep_as(const struct gp_sleep_request *request, struct gp_sleep_result *ret_result);
+
+/*
  * Wakes the process. Waits at most timeout_ns for device memory, of which other processes may have taken too much.
  * Returns true if the process is awake. Otherwise it is asleep.
  */
@@ -43,9 +57,9 @@ bool gp_wake(uint64_t timeout_ns, struct gp_sleep_result *ret_result);
 
 struct gp_sleep_status {
 	enum gp_sleep_state state;
-	uint64_t device_bytes, host_bytes; /* asleep */
-	uint64_t kept_bytes;               /* host memory for the next sleep */
-	uint64_t since_ns;                 /* since the process fell asleep; 0: awake */
+	uint64_t device_bytes, dropped_bytes, host_bytes; /* asleep */
+	uint64_t kept_bytes;                              /* host memory for the next sleep */
+	uint64_t since_ns;                                /* since the process fell asleep; 0: awake */
 	uint64_t n_sleeps, n_wakes;
 };
 

@@ -3,9 +3,12 @@
 
 #include "sleepers.h"
 
+#include <errno.h>
+
 #include "pool/pool_control.h"
 #include "shim/base/clock.h"
 #include "shim/context/driver_call.h"
+#include "shim/context/region.h"
 
 static void add_pool(void *arg, struct gp_pool *pool)
 {
@@ -82,18 +85,31 @@ void gp_sleepers_leave(struct gp_sleepers *sleepers)
 			continue;                          \
 		else
 
-int gp_sleepers_survey(struct gp_sleepers *sleepers, struct gp_sleep_bytes *ret_bytes)
+static bool is_dropped(const struct gp_sleeper *sleeper, const struct gp_sleepers_drops *drops)
+{
+	int id = gp_region_of(sleeper->context, sleeper->pool);
+
+	_Static_assert(GP_REGIONS_MAX <= 64, "one bit for each region");
+	return drops->is_all || (id != GP_REGION_NONE && drops->regions & GP_SLEEPERS_REGION(id));
+}
+
+int gp_sleepers_survey(
+	struct gp_sleepers *sleepers, const struct gp_sleepers_drops *drops, struct gp_sleep_bytes *ret_bytes)
 {
 	struct gp_sleep_bytes all = {0};
 
 	each_entered(i, sleepers)
 	{
+		struct gp_sleeper *sleeper = &sleepers->pools[i];
 		struct gp_sleep_bytes bytes;
-		int r = gp_pool_sleep_survey(sleepers->pools[i].pool, &bytes);
+		int r;
 
+		sleeper->drops = is_dropped(sleeper, drops);
+		r = gp_pool_sleep_survey(sleeper->pool, sleeper->drops, &bytes);
 		if (r)
 			return r;
 		all.device_bytes += bytes.device_bytes;
+		all.dropped_bytes += bytes.dropped_bytes;
 		all.host_bytes += bytes.host_bytes;
 		all.mapped_bytes += bytes.mapped_bytes;
 		all.shared_bytes += bytes.shared_bytes;
@@ -123,8 +139,22 @@ int gp_sleepers_move_out(struct gp_sleepers *sleepers, bool (*must_stop)(void *a
 {
 	int r = 0;
 
-	each_entered(i, sleepers) if (!r) r =
-		result_in(&sleepers->pools[i], gp_pool_sleep_move_out(sleepers->pools[i].pool, must_stop, arg));
+	each_entered(i, sleepers)
+	{
+		struct gp_sleeper *sleeper = &sleepers->pools[i];
+
+		if (!r && !sleeper->drops)
+			r = result_in(sleeper, gp_pool_sleep_move_out(sleeper->pool, must_stop, arg));
+	}
+	if (!r && must_stop(arg))
+		r = -ECANCELED;
+	each_entered(i, sleepers)
+	{
+		struct gp_sleeper *sleeper = &sleepers->pools[i];
+
+		if (!r && sleeper->drops)
+			r = result_in(sleeper, gp_pool_sleep_move_out(sleeper->pool, NULL, NULL));
+	}
 	return r;
 }
 
@@ -187,6 +217,14 @@ uint64_t gp_sleepers_lost_bytes(const struct gp_sleepers *sleepers)
 	return bytes;
 }
 
+bool gp_sleepers_have_dropped(const struct gp_sleepers *sleepers)
+{
+	for (unsigned i = 0; i < sleepers->n_pools; i++)
+		if (gp_pool_asleep(sleepers->pools[i].pool).dropped_bytes)
+			return true;
+	return false;
+}
+
 struct sum {
 	int device;
 	struct gp_sleep_bytes bytes;
@@ -198,6 +236,7 @@ static void add_asleep_of(void *arg, struct gp_pool *pool)
 	struct sum *sum = arg;
 
 	sum->bytes.device_bytes += bytes.device_bytes;
+	sum->bytes.dropped_bytes += bytes.dropped_bytes;
 	sum->bytes.host_bytes += bytes.host_bytes;
 }
 

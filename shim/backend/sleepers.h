@@ -3,7 +3,7 @@
 #pragma once
 
 /*
- * What falls asleep and wakes together: all contexts of the process, and their pools of device memory. There is one
+ * Sleepers fall asleep and wake together: all contexts of the process, and their pools of device memory. There is one
  * set, for the thread that holds sleep.c's lock: it is too large for the stack of a thread of the program.
  */
 
@@ -19,6 +19,7 @@ struct gp_sleepers {
 		struct gp_pool *pool; /* with a reference */
 		struct gp_context *context;
 		bool is_entered;
+		bool drops; /* the content */
 	} pools[GP_SLEEPERS_POOLS_MAX];
 	unsigned n_contexts, n_pools;
 	bool is_too_many; /* some are missing */
@@ -30,16 +31,28 @@ void gp_sleepers_put(struct gp_sleepers *sleepers);
 
 /*
  * gp_sleepers_enter calls gp_pool_sleep_enter for each pool that can sleep, and waits until end_ns in all. 0 or its
- * error. Pools of other kinds, and those of contexts that are lost, are left out. gp_sleepers_leave undoes it, as far as
- * it has been done.
+ * error. Pools of other kinds, and those of contexts that are lost, are left out. gp_sleepers_leave undoes it for the
+ * pools that were entered.
  */
 int gp_sleepers_enter(struct gp_sleepers *sleepers, uint64_t end_ns);
 void gp_sleepers_leave(struct gp_sleepers *sleepers);
 
-/* Adds up what gp_pool_sleep_survey finds. 0 or its error. */
-int gp_sleepers_survey(struct gp_sleepers *sleepers, struct gp_sleep_bytes *ret_bytes);
+/*
+ * Adds up what gp_pool_sleep_survey finds. drops: the regions whose content is dropped, as bits, that of GP_REGION_NONE
+ * not among them; or all memory. 0 or its error.
+ */
+#define GP_SLEEPERS_REGION(id) (UINT64_C(1) << ((id)-1))
+struct gp_sleepers_drops {
+	uint64_t regions;
+	bool is_all;
+};
+int gp_sleepers_survey(
+	struct gp_sleepers *sleepers, const struct gp_sleepers_drops *drops, struct gp_sleep_bytes *ret_bytes);
 
-/* As the functions of pool/vmm/sleep.h, for all pools that were entered, until one of them fails. */
+/*
+ * As the functions of pool/vmm/sleep.h, for all pools that were entered, until one of them fails. The pools whose
+ * content is dropped move out last, and then nothing but an error of the driver stops the move.
+ */
 int gp_sleepers_take_host(struct gp_sleepers *sleepers, bool (*must_stop)(void *arg), void *arg);
 int gp_sleepers_move_out(struct gp_sleepers *sleepers, bool (*must_stop)(void *arg), void *arg);
 int gp_sleepers_take_device(struct gp_sleepers *sleepers);
@@ -52,6 +65,9 @@ void gp_sleepers_ask(struct gp_sleepers *sleepers);
 /* Return how many contexts have ended or broken, and what was asleep in those that have broken. */
 unsigned gp_sleepers_lost(const struct gp_sleepers *sleepers);
 uint64_t gp_sleepers_lost_bytes(const struct gp_sleepers *sleepers);
+
+/* True if memory is asleep whose content was dropped. */
+bool gp_sleepers_have_dropped(const struct gp_sleepers *sleepers);
 
 /* Returns the bytes that are asleep on a device, or on all (-1). Waits for nothing, and needs no set. */
 struct gp_sleep_bytes gp_sleepers_asleep(int device);

@@ -334,15 +334,15 @@ static bool adopt(CUcontext handle)
 bool gp_context_adopt(CUcontext handle)
 {
 	struct gp_context *context = gp_table_find(handle, 0);
-	bool is_there = context != NULL;
+	bool is_known = context != NULL;
 
 	gp_context_put(context);
-	if (is_there)
+	if (is_known)
 		return true;
 	atomic_fetch_add(&n_adopting, 1);
-	is_there = adopt(handle);
+	is_known = adopt(handle);
 	atomic_fetch_sub(&n_adopting, 1);
-	return is_there;
+	return is_known;
 }
 
 void gp_context_await_adoption(void)

@@ -332,29 +332,69 @@ static int api_set_oom_hook(gpupool_oom_hook *hook, void *arg)
 	return 0;
 }
 
-static int64_t sleep_or_wake(uint64_t timeout_ms, bool (*fn)(uint64_t timeout_ns, struct gp_sleep_result *ret_result))
+static uint64_t in_ns(uint64_t ms)
+{
+	return ms > UINT64_MAX / NS_PER_MS ? UINT64_MAX : ms * NS_PER_MS;
+}
+
+static int64_t moved(bool is_done, const char *failed, const struct gp_sleep_result *result)
+{
+	if (!is_done)
+		gp_log(GP_LOG_INFO, "%s: %s", failed, result->why);
+	return is_done ? (int64_t)result->device_bytes : result->error;
+}
+
+static int64_t sleep_as(const struct gp_sleep_request *request)
 {
 	struct gp_sleep_result result;
 	int saved_errno = errno;
-	bool is_done;
+	int64_t r = moved(gp_sleep_as(request, &result), "did not fall asleep", &result);
 
-	if (!is_serving())
-		return -ENOSYS;
-	is_done = fn(timeout_ms > UINT64_MAX / NS_PER_MS ? UINT64_MAX : timeout_ms * NS_PER_MS, &result);
-	if (!is_done)
-		gp_log(GP_LOG_INFO, "%s: %s", fn == gp_sleep ? "did not fall asleep" : "did not wake", result.why);
 	errno = saved_errno;
-	return is_done ? (int64_t)result.device_bytes : result.error;
+	return r;
 }
 
 static int64_t api_sleep(uint64_t timeout_ms)
 {
-	return sleep_or_wake(timeout_ms, gp_sleep);
+	return is_serving() ? sleep_as(&(struct gp_sleep_request){.timeout_ns = in_ns(timeout_ms)}) : -ENOSYS;
+}
+
+/* Copies the part of the structure that the program knows. */
+static int64_t api_sleep_as(const struct gpupool_sleep_options *given, size_t bytes)
+{
+	struct gpupool_sleep_options options = {0};
+	struct gp_sleep_request request;
+
+	if (!is_serving())
+		return -ENOSYS;
+	if (!given)
+		return -EINVAL;
+	memcpy(&options, given, gp_min(bytes, sizeof(options)));
+	request = (struct gp_sleep_request){
+		.timeout_ns = in_ns(options.timeout_ms),
+		.drops = {.is_all = options.is_dropping_all != 0},
+	};
+	for (uint64_t i = 0; i < options.n_drop; i++) {
+		int id = options.drop[i] ? gp_region_find(options.drop[i]) : GP_REGION_NONE;
+
+		if (id == GP_REGION_NONE)
+			return -ENOENT;
+		request.drops.regions |= GP_SLEEPERS_REGION(id);
+	}
+	return sleep_as(&request);
 }
 
 static int64_t api_wake(uint64_t timeout_ms)
 {
-	return sleep_or_wake(timeout_ms, gp_wake);
+	struct gp_sleep_result result;
+	int saved_errno = errno;
+	int64_t r;
+
+	if (!is_serving())
+		return -ENOSYS;
+	r = moved(gp_wake(in_ns(timeout_ms), &result), "did not wake", &result);
+	errno = saved_errno;
+	return r;
 }
 
 __attribute__((used)) static const struct gpupool_table gp_api_table = {
@@ -373,6 +413,7 @@ __attribute__((used)) static const struct gpupool_table gp_api_table = {
 	.region_invalidate = api_region_invalidate,
 	.sleep = api_sleep,
 	.wake = api_wake,
+	.sleep_as = api_sleep_as,
 };
 
 #define TEXT_OF(x) #x

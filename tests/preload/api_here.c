@@ -18,6 +18,7 @@ static int wait_for_more(void *arg, int device, uint64_t bytes)
 /* Calls every function, so that each is compiled. Returns how many of them answer -ENOSYS. */
 static int count_refusals(void)
 {
+	struct gpupool_sleep_options options = {0, 0, NULL, 0};
 	struct gpupool_status status;
 	uint64_t bytes;
 
@@ -28,7 +29,7 @@ static int count_refusals(void)
 	       (gpupool_no_cache_begin() == -ENOSYS) + (gpupool_no_cache_end() == -ENOSYS) +
 	       (gpupool_set_oom_hook(wait_for_more, NULL) == -ENOSYS) + (gpupool_region_begin("mine") == -ENOSYS) +
 	       (gpupool_region_end() == -ENOSYS) + (gpupool_region_invalidate("mine") == -ENOSYS) +
-	       (gpupool_sleep(1) == -ENOSYS) + (gpupool_wake(1) == -ENOSYS);
+	       (gpupool_sleep(1) == -ENOSYS) + (gpupool_sleep_as(&options) == -ENOSYS) + (gpupool_wake(1) == -ENOSYS);
 }
 
 int main(void)

@@ -82,4 +82,12 @@ try:
     print("device 7")
 except OSError as e:
     print("device 7:", e.strerror)
+try:
+    print("no region", gpupool.sleep(drop=["never"]))
+except OSError as e:
+    print("no region:", e.strerror)
+try:
+    gpupool.sleep(to="disk")
+except ValueError as e:
+    print("to:", e)
 gpupool.memory_status()

@@ -327,8 +327,8 @@ static void run(CUfunction function, void **params)
 }
 
 /*
- * Three contexts on two devices. One has no memory of its own, and its kernel keeps the process awake. Another one works
- * on memory of the first device, before and after it was asleep. Two of them end asleep.
+ * Three contexts on two devices. One has no memory of its own, and its kernel keeps the process awake. Another one
+ * works on memory of the first device, before and after it was asleep. Two of them end asleep.
  */
 static void several(void)
 {
@@ -372,6 +372,55 @@ static void several(void)
 	APP_MUST(cuDevicePrimaryCtxReset_v2(1));
 	app_fact("reset there", device_bytes(1));
 	app_say("wrong words", "%zu", count_wrong());
+	app_report_driver();
+}
+
+/* Counts the words of the block that are neither of two values. */
+static void report_content(const char *name, CUdeviceptr block, uint32_t value)
+{
+	char fact[64];
+
+	snprintf(fact, sizeof(fact), "%s zero", name);
+	app_fact(fact, app_count_wrong(NULL, block, sizes[4], 0) == 0);
+	snprintf(fact, sizeof(fact), "%s kept", name);
+	app_fact(fact, app_count_wrong(NULL, block, sizes[4], value) == 0);
+	app_fill(NULL, block, sizes[4], value);
+	APP_MUST(cuCtxSynchronize());
+}
+
+/* Content of a region, or all content, is dropped: by calls, and by the test at a pause. */
+static void dropped(void)
+{
+	static const char *const names[] = {"cache", "unknown"};
+	const struct gpupool_sleep_options one = {.timeout_ms = TIMEOUT_MS, .drop = names, .n_drop = 1};
+	const struct gpupool_sleep_options two = {.timeout_ms = TIMEOUT_MS, .drop = names, .n_drop = 2};
+	const struct gpupool_sleep_options all = {.timeout_ms = TIMEOUT_MS, .is_dropping_all = 1};
+	const char *refused = getenv("APP_FAULT_ASLEEP");
+	CUdeviceptr block;
+
+	app_start();
+	make_blocks();
+	(void)gpupool_region_begin("cache");
+	block = app_alloc(sizes[4]);
+	(void)gpupool_region_end();
+	app_fill(NULL, block, sizes[4], 9);
+	APP_MUST(cuCtxSynchronize());
+	report("unknown", gpupool_sleep_as(&two));
+	report_content("unknown", block, 9);
+	fault(refused);
+	report("one", gpupool_sleep_as(&one));
+	fault(NULL);
+	app_pause("asleep");
+	report_content("one", block, 9);
+	app_say("wrong words", "%zu", count_wrong());
+	APP_MUST(cuCtxSynchronize());
+	app_pause("asked");
+	report_content("asked", block, 9);
+	app_say("wrong words", "%zu", count_wrong());
+	APP_MUST(cuCtxSynchronize());
+	report("all", gpupool_sleep_as(&all));
+	report_content("all", block, 9);
+	app_fact("all others zero", app_count_wrong(NULL, blocks[4], sizes[4], 0) == 0);
 	app_report_driver();
 }
 
@@ -442,6 +491,16 @@ static _Atomic unsigned n_wrong, n_slept, n_busy, n_failed;
 static unsigned n_steps;
 static pthread_barrier_t barrier;
 
+static void count(int64_t result)
+{
+	if (result > 0)
+		atomic_fetch_add(&n_slept, 1);
+	else if (result == -EBUSY)
+		atomic_fetch_add(&n_busy, 1);
+	else if (result < 0 && result != -ENOSYS)
+		atomic_fetch_add(&n_failed, 1);
+}
+
 /* Allocates, frees, fills and checks blocks, and rests now and then, so that the process can fall asleep. */
 static void *work(void *arg)
 {
@@ -473,10 +532,13 @@ static void *work(void *arg)
 		} else {
 			APP_MUST(cuStreamSynchronize(stream));
 		}
-		/* All threads rest at once now and then, so that the process can fall asleep. */
+		/* All threads rest at once now and then, and one of them puts the process to sleep meanwhile. */
 		if (i % 32 == 0) {
+			APP_MUST(cuStreamSynchronize(stream));
 			(void)pthread_barrier_wait(&barrier);
-			usleep(10000 + app_random(&state) % 20000);
+			if (!arg)
+				count(gpupool_sleep(TIMEOUT_MS));
+			(void)pthread_barrier_wait(&barrier);
 		}
 	}
 	for (unsigned i = 0; i < N_OWN; i++) {
@@ -493,14 +555,7 @@ static void *put_to_sleep(void *arg)
 	unsigned state = 5u + (unsigned)(uintptr_t)arg;
 
 	while (!atomic_load(&is_over)) {
-		int64_t r = app_random(&state) % 4 ? gpupool_sleep(app_random(&state) % 50) : gpupool_wake(5);
-
-		if (r > 0)
-			atomic_fetch_add(&n_slept, 1);
-		else if (r == -EBUSY)
-			atomic_fetch_add(&n_busy, 1);
-		else if (r < 0 && r != -ENOSYS)
-			atomic_fetch_add(&n_failed, 1);
+		count(app_random(&state) % 4 ? gpupool_sleep(app_random(&state) % 50) : gpupool_wake(5));
 		usleep(app_random(&state) % 3000);
 	}
 	return NULL;
@@ -544,6 +599,7 @@ const struct app_scenario app_scenarios[] = {
 	{"forks", forks, 0},
 	{"exported", exported, 0},
 	{"several", several, 0},
+	{"dropped", dropped, 0},
 	{"faulty", faulty, 0},
 	{"awaited", awaited, 0},
 	{"threads", threads, 0},

@@ -120,11 +120,11 @@ START_TEST(the_header_alone_finds_the_library_in_all_but_static_programs)
 	struct play play = {.program = programs[_i].program};
 
 	play_run(&play);
-	ck_assert_str_eq(play_out, "here 0 there 0 refusals 16\n");
+	ck_assert_str_eq(play_out, "here 0 there 0 refusals 17\n");
 	play.preload = play_library;
 	play_run(&play);
 	ck_assert_str_eq(
-		play_out, programs[_i].is_static ? "here 0 there 0 refusals 16\n" : "here 1 there 1 refusals 0\n");
+		play_out, programs[_i].is_static ? "here 0 there 0 refusals 17\n" : "here 1 there 1 refusals 0\n");
 	ck_assert_int_eq(play_status, 0);
 }
 END_TEST
@@ -349,6 +349,8 @@ static const char with_python[] = "active True True\n"
 				  "region True True 2097152\n"
 				  "no name: Invalid argument\n"
 				  "device 7: No such device\n"
+				  "no region: No such file or directory\n"
+				  "to: to='disk' is neither 'host' nor 'none'\n"
 				  "Effective GPU memory usage: 0.39% (4.000 MiB/1.000 GiB)\n"
 				  "CUDA GPU memory usage: 0 bytes\n"
 				  "Memory pool usage: 0 bytes (0 bytes allocated, 0 bytes cached)\n";
@@ -363,6 +365,8 @@ static const char without_python[] = "active False False\n"
 				     "region False True 0\n"
 				     "no name\n"
 				     "device 7\n"
+				     "no region 0\n"
+				     "to: to='disk' is neither 'host' nor 'none'\n"
 				     "Effective GPU memory usage: 0.00% (0 bytes/0 bytes)\n"
 				     "CUDA GPU memory usage: 0 bytes\n"
 				     "Memory pool usage: 0 bytes (0 bytes allocated, 0 bytes cached)\n";

@@ -4,8 +4,10 @@
 /* Processes that are put to sleep: what they hold then, what wakes them, and what keeps them awake. */
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "play.h"
 
@@ -179,6 +181,112 @@ START_TEST(all_contexts_and_devices_of_a_process_sleep_and_wake_together)
 }
 END_TEST
 
+static void drop_by_command(const char *name)
+{
+	static char text[65536];
+
+	if (strcmp(name, "asleep") == 0) {
+		ck_assert_uint_eq(play_number(play_ask("status"), "dropped_bytes"), 16 * MIB);
+		return;
+	}
+	if (!play_stat)
+		return;
+	ck_assert_int_eq(play_run_stat("sleep --drop=none", text, sizeof(text)), 2);
+	ck_assert_msg(strstr(text, "there is no region 'none'"), "%s", text);
+	ck_assert_int_eq(play_run_stat("sleep --to=disk", text, sizeof(text)), 2);
+	ck_assert_msg(strstr(text, "--to: 'disk' is not where content can go."), "%s", text);
+	ck_assert_int_eq(play_run_stat("sleep --drop=", text, sizeof(text)), 2);
+	ck_assert_msg(strstr(text, "--drop: '' is not the name of a region."), "%s", text);
+	ck_assert_ptr_nonnull(strstr(play_ask("sleep 10 to=disk"), "is not a word of this request"));
+	ck_assert_ptr_nonnull(strstr(play_ask("sleep -1"), "is not a number of milliseconds"));
+	/* A region whose name needs an escape does not exist either. */
+	ck_assert_int_eq(play_run_stat("sleep --drop=cache '--drop=a,b c'", text, sizeof(text)), 2);
+	ck_assert_msg(strstr(text, "there is no region 'a,b c'"), "%s", text);
+	ck_assert_int_eq(play_run_stat("sleep --to=host --drop=cache", text, sizeof(text)), 0);
+	ck_assert_msg(strstr(text, "dropped 16.0 MiB"), "%s", text);
+}
+
+START_TEST(content_that_is_dropped_is_zero_when_the_process_wakes_and_the_rest_is_kept)
+{
+	play_run(&(struct play){.program = "app_sleep",
+		.words = {"dropped"},
+		.env = vmm,
+		.preload = play_library,
+		.at_pause = drop_by_command});
+	ck_assert_int_eq(play_status, 0);
+	ck_assert_uint_eq(play_fact("unknown error"), ENOENT);
+	ck_assert_uint_eq(play_fact("unknown kept"), 1);
+	ck_assert_uint_eq(play_fact("one"), POOLED + 16 * MIB);
+	ck_assert_uint_eq(play_fact("one zero"), 1);
+	ck_assert_uint_eq(play_fact("asked zero"), play_stat != NULL);
+	ck_assert_uint_eq(play_fact("all zero"), 1);
+	ck_assert_uint_eq(play_fact("all others zero"), 1);
+	ck_assert_ptr_nonnull(strstr(play_out, "wrong words: 0\nwrong words: 0\n"));
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
+/* Content is dropped last. So a refusal before that loses nothing. */
+static const char *const drop_faults[] = {
+	"APP_FAULT_ASLEEP=cuMemUnmap 1 999",
+	"APP_FAULT_ASLEEP=cuMemcpyDtoHAsync_v2 1 999",
+	"APP_FAULT_ASLEEP=cuMemHostRegister_v2 1 2",
+};
+
+START_TEST(a_sleep_that_fails_before_content_is_dropped_keeps_all_of_it)
+{
+	const char *env[] = {drop_faults[_i], VMM, GPU, NULL};
+
+	play_run(&(struct play){.program = "app_sleep", .words = {"dropped"}, .env = env, .preload = play_library});
+	ck_assert_int_eq(play_status, 0);
+	ck_assert_uint_ne(play_fact("one error"), 0);
+	ck_assert_uint_eq(play_fact("one kept"), 1);
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
+static uint64_t monotonic_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static void stop_meanwhile(const char *name)
+{
+	static char text[65536];
+	uint64_t end_ns;
+	char words[64];
+	pid_t pid;
+
+	if (strcmp(name, "awake") != 0)
+		return;
+	pid = (pid_t)play_number(play_ask("status"), "pid");
+	ck_assert_ptr_nonnull(strstr(play_ask("sleep 1000 before=1"), "the request came too late"));
+	ck_assert_int_eq(kill(pid, SIGSTOP), 0);
+	snprintf(words, sizeof(words), "sleep --timeout=0.001 %d", (int)pid);
+	ck_assert_int_ne(play_run_stat(words, text, sizeof(text)), 0);
+	for (end_ns = monotonic_ns() + 2000000; monotonic_ns() < end_ns;)
+		;
+	ck_assert_int_eq(kill(pid, SIGCONT), 0);
+	ck_assert_uint_eq(play_number(play_ask("status"), "sleeps"), 0);
+}
+
+START_TEST(a_process_that_was_stopped_does_not_carry_out_a_sleep_that_came_too_late)
+{
+	if (!play_stat)
+		return;
+	play_run(&(struct play){.program = "app_sleep",
+		.words = {"asked"},
+		.env = vmm,
+		.preload = play_library,
+		.at_pause = stop_meanwhile});
+	ck_assert_int_eq(play_status, 0);
+	ck_assert_uint_gt(play_fact("asleep"), POOLED);
+}
+END_TEST
+
 static const struct {
 	const char *scenario, *variable, *fact;
 	int error;
@@ -268,6 +376,9 @@ static void add(TCase *tc)
 	tcase_add_test(tc, kept_host_memory_serves_the_next_sleep_and_goes_back_if_it_does_not_fit_or_the_context_ends);
 	tcase_add_loop_test(tc, a_process_asleep_resets_exits_and_forks_as_without_the_library, 0, LENGTH(ends));
 	tcase_add_test(tc, all_contexts_and_devices_of_a_process_sleep_and_wake_together);
+	tcase_add_test(tc, content_that_is_dropped_is_zero_when_the_process_wakes_and_the_rest_is_kept);
+	tcase_add_loop_test(tc, a_sleep_that_fails_before_content_is_dropped_keeps_all_of_it, 0, LENGTH(drop_faults));
+	tcase_add_test(tc, a_process_that_was_stopped_does_not_carry_out_a_sleep_that_came_too_late);
 	tcase_add_loop_test(tc, a_process_that_cannot_sleep_says_why_and_stays_as_it_is, 0, LENGTH(refusals));
 	tcase_add_loop_test(
 		tc, a_call_that_the_driver_refuses_leaves_a_process_awake_or_asleep_and_never_wrong, 0, LENGTH(faults));

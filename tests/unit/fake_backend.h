@@ -112,6 +112,7 @@ struct fake {
 	_Atomic(const char *) breach;
 	uint64_t reserved_bytes;
 	uint64_t host_bytes;                      /* of host memory that is taken, in pieces of FAKE_PIECE */
+	uint64_t zeroed_bytes;                    /* set to zero so far for chunks that woke */
 	struct fake_log_entry log[FAKE_LOG_SIZE]; /* a ring; the latest call precedes n_logged % FAKE_LOG_SIZE */
 	uint64_t n_logged;
 

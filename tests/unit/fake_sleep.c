@@ -116,6 +116,26 @@ static int copy_in(void *arg, uint64_t addr, const void *host, uint64_t bytes)
 	return start_copy(arg, addr, (char *)host, bytes, false);
 }
 
+static int zero(void *arg, uint64_t addr, uint64_t bytes)
+{
+	struct fake *fake = arg;
+	struct fake_log_entry entry = {.call = FAKE_COPY, .addr = addr, .bytes = bytes, .slot = GP_NO_SLOT};
+
+	fake_check_locks(GP_RANK_FENCE);
+	entry.result = fake_begin(fake, FAKE_COPY);
+	if (!fake_is_mapped(fake, addr, bytes))
+		fake_set_breach(fake, "memory was set to zero that is not mapped");
+	pthread_mutex_lock(&fake->lock);
+	if (!entry.result && copies_of_locked(fake)->n == COPIES_MAX)
+		abort();
+	if (!entry.result)
+		fake->copies->under_way[fake->copies->n++] = (struct copy){addr, bytes, 0};
+	if (!entry.result)
+		fake->zeroed_bytes += bytes;
+	pthread_mutex_unlock(&fake->lock);
+	return fake_finish(fake, entry);
+}
+
 static int copy_mark(void *arg, int slot)
 {
 	struct fake *fake = arg;
@@ -166,6 +186,7 @@ const struct gp_sleep_ops fake_sleep = {
 	.host_give = host_give,
 	.copy_out = copy_out,
 	.copy_in = copy_in,
+	.zero = zero,
 	.copy_mark = copy_mark,
 	.copy_wait = copy_wait,
 	.copy_drain = copy_drain,

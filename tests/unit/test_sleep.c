@@ -15,7 +15,7 @@
 
 #define GRANULE (2 * GP_MIB)
 
-static int fall_asleep(void)
+static int fall_asleep_and(bool drops)
 {
 	struct gp_sleep_bytes bytes;
 	struct gp_pool *pool = fixture_pool();
@@ -25,13 +25,18 @@ static int fall_asleep(void)
 	r = gp_pool_sleep_enter(pool, 0);
 	if (r)
 		return r;
-	r = gp_pool_sleep_survey(pool, &bytes);
+	r = gp_pool_sleep_survey(pool, drops, &bytes);
 	if (!r)
 		r = gp_pool_sleep_take_host(pool, NULL, NULL);
 	if (!r)
 		r = gp_pool_sleep_move_out(pool, NULL, NULL);
 	gp_pool_sleep_leave(pool);
 	return r;
+}
+
+static int fall_asleep(void)
+{
+	return fall_asleep_and(false);
 }
 
 static int wake(void)
@@ -76,6 +81,27 @@ START_TEST(a_pool_asleep_holds_no_device_memory_and_has_the_same_addresses_awake
 	fixture_check();
 	fixture_free_as(large, GP_FREE_SYNCED);
 	ck_assert_uint_eq(gp_pool_reclaim(fixture_pool()), 40 * GP_MIB);
+}
+END_TEST
+
+START_TEST(memory_whose_content_is_dropped_takes_no_host_memory_and_is_zero_when_it_comes_back)
+{
+	uint64_t large = fixture_alloc(40 * GP_MIB);
+
+	fixture_alloc(GP_KIB);
+	fake_calls(&px.fake, FAKE_COPY);
+	ck_assert_int_eq(fall_asleep_and(true), 0);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_COPY), 0);
+	ck_assert_uint_eq(px.fake.reserved_bytes, 0);
+	ck_assert_uint_eq(px.fake.host_bytes, 0);
+	ck_assert_uint_eq(asleep().dropped_bytes, 42 * GP_MIB);
+	ck_assert_uint_eq(asleep().host_bytes, 0);
+	fixture_check();
+	ck_assert_int_eq(wake(), 0);
+	ck_assert_uint_eq(px.fake.zeroed_bytes, 42 * GP_MIB);
+	ck_assert_uint_eq(asleep().dropped_bytes, 0);
+	ck_assert_uint_eq(fixture_info(large).size, 40 * GP_MIB);
+	fixture_check();
 }
 END_TEST
 
@@ -231,7 +257,7 @@ START_TEST(a_sleep_that_must_stop_stops_between_two_chunks)
 	for (int i = 0; i < 4; i++)
 		fixture_alloc(20 * GP_MIB);
 	ck_assert_int_eq(gp_pool_sleep_enter(px.pool, 0), 0);
-	ck_assert_int_eq(gp_pool_sleep_survey(px.pool, &bytes), 0);
+	ck_assert_int_eq(gp_pool_sleep_survey(px.pool, false, &bytes), 0);
 	ck_assert_uint_eq(bytes.device_bytes, 80 * GP_MIB);
 	ck_assert_int_eq(gp_pool_sleep_take_host(px.pool, NULL, NULL), 0);
 	ck_assert_int_eq(gp_pool_sleep_move_out(px.pool, stop_at_third, NULL), -ECANCELED);
@@ -251,7 +277,7 @@ START_TEST(a_sleep_that_must_stop_stops_between_two_pieces_of_host_memory)
 	fixture_alloc(3 * GP_MIB);
 	n_asked = 0;
 	ck_assert_int_eq(gp_pool_sleep_enter(px.pool, 0), 0);
-	ck_assert_int_eq(gp_pool_sleep_survey(px.pool, &bytes), 0);
+	ck_assert_int_eq(gp_pool_sleep_survey(px.pool, false, &bytes), 0);
 	ck_assert_uint_eq(bytes.mapped_bytes, 104 * GP_MIB);
 	ck_assert_int_eq(gp_pool_sleep_take_host(px.pool, stop_at_third, NULL), -ECANCELED);
 	ck_assert_uint_eq(px.fake.host_bytes, 2 * FAKE_PIECE);
@@ -294,7 +320,7 @@ START_TEST(exported_memory_and_memory_of_invalidated_regions_cannot_sleep)
 	else
 		ck_assert_int_eq(gp_pool_export(&px.map, addr), 0);
 	ck_assert_int_eq(gp_pool_sleep_enter(px.pool, 0), 0);
-	ck_assert_int_eq(gp_pool_sleep_survey(px.pool, &bytes), 0);
+	ck_assert_int_eq(gp_pool_sleep_survey(px.pool, false, &bytes), 0);
 	ck_assert_uint_eq(bytes.shared_bytes, (_i ? 40 : 20) * GP_MIB);
 	gp_pool_sleep_leave(px.pool);
 }
@@ -425,7 +451,7 @@ START_TEST(random_allocations_frees_sleeps_and_wakes_keep_every_invariant)
 			if (fault)
 				fake_plan(&px.fake,
 					(struct fake_plan){call, 1 + which % 4, 1, fault == 1 ? -ENOMEM : 999});
-			(void)fall_asleep();
+			(void)fall_asleep_and(which == 0);
 			fake_plan(&px.fake, (struct fake_plan){call, 1, 0, 0});
 			is_asleep = asleep().device_bytes != 0;
 		} else if (is_asleep) {
@@ -452,6 +478,7 @@ int main(void)
 	TCase *tc = fixture_case(GP_KIND_VMM), *other = fixture_case(GP_KIND_SPLIT);
 
 	tcase_add_test(tc, a_pool_asleep_holds_no_device_memory_and_has_the_same_addresses_awake);
+	tcase_add_test(tc, memory_whose_content_is_dropped_takes_no_host_memory_and_is_zero_when_it_comes_back);
 	tcase_add_test(tc, cached_memory_is_given_back_and_free_parts_of_chunks_are_not_copied);
 	tcase_add_test(tc, small_gaps_between_used_blocks_are_copied_with_them);
 	tcase_add_test(tc, memory_that_was_freed_and_is_still_pending_is_copied);

@@ -631,6 +631,7 @@ static const struct {
 #define EXAMPLE_take_text    "1"
 #define EXAMPLE_take_blocks  "1"
 #define EXAMPLE_take_device  "1"
+#define EXAMPLE_take_name    "1"
 #define EXAMPLE_take_job     "1"
 #define EXAMPLE_take_at      "peak"
 #define EXAMPLE_take_min     "1"

@@ -9,7 +9,13 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-enum { STAT_WORDS_MAX = 3 };
+enum { STAT_WORDS_MAX = 3, STAT_NAMES_MAX = 16 };
+
+/* The values of an option that may be repeated. */
+struct stat_names {
+	const char *names[STAT_NAMES_MAX];
+	size_t n;
+};
 
 struct stat_options {
 	const pid_t *pids;

@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "common/size.h"
 #include "tools/ask/stat_report.h"
@@ -15,6 +16,8 @@
 
 enum {
 	REQUEST_MAX = 512,
+	NAME_MAX_BYTES = 200,     /* of a name of a region, encoded: none that is longer exists */
+	SLEEP_REQUEST_MAX = 4000, /* the names of STAT_NAMES_MAX regions and the other words */
 	WAIT_MAX_MS = 600000,
 	COPY_MAX_MS = 300000, /* a terabyte takes less */
 };
@@ -129,29 +132,88 @@ void stat_reclaim_show(const struct stat_process *process, const struct stat_opt
 	show_rest(process->reply);
 }
 
-/* --timeout bounds the wait for the GPU or for memory. The copies come on top of it. */
-static enum stat_exit sleep_or_wake(const struct stat_command *command, const struct stat_options *options)
+/* Encodes a name as one word of a request. A byte that a word or a list of names cannot contain becomes
+ * %XX, in hexadecimal. */
+static void encode(char *text, size_t size, const char *name)
 {
-	int wait_ms = options->timeout_ms < WAIT_MAX_MS ? options->timeout_ms : WAIT_MAX_MS;
-	char request[REQUEST_MAX];
+	size_t n = 0;
 
-	snprintf(request, sizeof(request), "%s %d\n", command->name, wait_ms);
-	return change_within(command, options, request, wait_ms + COPY_MAX_MS);
+	for (; *name && n + 4 < size; name++) {
+		bool is_plain = *name > ' ' && *name <= '~' && *name != '%' && *name != ',';
+
+		if (is_plain)
+			text[n++] = *name;
+		else
+			n += (size_t)snprintf(text + n, size - n, "%%%02x", (unsigned char)*name);
+	}
+	text[n] = '\0';
 }
 
+/* --timeout bounds the wait for the GPU or for memory. The copies come on top of it. */
+static int wait_of(const struct stat_options *options)
+{
+	return options->timeout_ms < WAIT_MAX_MS ? options->timeout_ms : WAIT_MAX_MS;
+}
+
+/* Returns the time of the clock that all processes of the machine share, as the request has it. */
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+/* Appends the words that say what is dropped. Returns false after a message. */
+static bool add_drops(char *request, size_t size, const struct stat_options *options)
+{
+	size_t length = strlen(request);
+
+	if (options->to && strcmp(options->to, "host") != 0 && strcmp(options->to, "none") != 0) {
+		stat_error("use --to=host or --to=none.", "--to: '%s' is not where content can go.", options->to);
+		return false;
+	}
+	if (options->to)
+		length += (size_t)snprintf(request + length, size - length, " to=%s", options->to);
+	for (size_t i = 0; i < options->drop.n; i++) {
+		char name[NAME_MAX_BYTES];
+
+		encode(name, sizeof(name), options->drop.names[i]);
+		length += (size_t)snprintf(request + length, size - length, "%s%s", i ? "," : " drop=", name);
+	}
+	return true;
+}
+
+/*
+ * The process does not carry out a request that it reads after this command has given up, for example because it was
+ * stopped: the user would not know.
+ */
 enum stat_exit stat_sleep_run(const struct stat_command *command, const struct stat_options *options)
 {
-	return sleep_or_wake(command, options);
+	int wait_ms = wait_of(options);
+	char request[SLEEP_REQUEST_MAX];
+
+	snprintf(request, sizeof(request), "sleep %d before=%" PRIu64, wait_ms,
+		now_ns() + (uint64_t)wait_ms * UINT64_C(1000000));
+	if (!add_drops(request, sizeof(request) - 1, options))
+		return STAT_USAGE;
+	strcat(request, "\n");
+	return change_within(command, options, request, wait_ms + COPY_MAX_MS);
 }
 
 enum stat_exit stat_wake_run(const struct stat_command *command, const struct stat_options *options)
 {
-	return sleep_or_wake(command, options);
+	int wait_ms = wait_of(options);
+	char request[REQUEST_MAX];
+
+	snprintf(request, sizeof(request), "wake %d\n", wait_ms);
+	return change_within(command, options, request, wait_ms + COPY_MAX_MS);
 }
 
 struct move {
 	bool was_so;
-	char device[STAT_TEXT_MAX], host[STAT_TEXT_MAX], time[STAT_TEXT_MAX];
+	uint64_t dropped_bytes;
+	char device[STAT_TEXT_MAX], dropped[STAT_TEXT_MAX], host[STAT_TEXT_MAX], time[STAT_TEXT_MAX];
 };
 
 static struct move read_move(const json_t *reply)
@@ -159,6 +221,8 @@ static struct move read_move(const json_t *reply)
 	struct move move = {.was_so = json_is_true(json_object_get(reply, "was_so"))};
 
 	stat_bytes(move.device, stat_reply_u64_or_0(reply, "device_bytes"));
+	move.dropped_bytes = stat_reply_u64_or_0(reply, "dropped_bytes");
+	stat_bytes(move.dropped, move.dropped_bytes);
 	stat_bytes(move.host, stat_reply_u64_or_0(reply, "host_bytes"));
 	stat_duration(move.time, stat_reply_u64_or_0(reply, "ns"));
 	return move;
@@ -171,7 +235,8 @@ void stat_sleep_show(const struct stat_process *process, const struct stat_optio
 	if (move.was_so)
 		puts("the process was asleep already");
 	else
-		printf("asleep: gave %s to the driver, host has %s (%s)\n", move.device, move.host, move.time);
+		printf("asleep: gave %s to the driver, host has %s%s%s (%s)\n", move.device, move.host,
+			move.dropped_bytes ? ", dropped " : "", move.dropped_bytes ? move.dropped : "", move.time);
 }
 
 void stat_wake_show(const struct stat_process *process, const struct stat_options *options)
@@ -181,8 +246,8 @@ void stat_wake_show(const struct stat_process *process, const struct stat_option
 	if (move.was_so)
 		puts("the process was awake already");
 	else
-		printf("awake: took %s from the driver, copied %s from the host (%s)\n", move.device, move.host,
-			move.time);
+		printf("awake: took %s from the driver, copied %s from the host%s%s (%s)\n", move.device, move.host,
+			move.dropped_bytes ? ", set to zero " : "", move.dropped_bytes ? move.dropped : "", move.time);
 }
 
 static enum stat_exit misuse(const struct stat_command *command)
@@ -249,22 +314,6 @@ void stat_defer_show(const struct stat_process *process, const struct stat_optio
 		printf("flushes are deferred by %" PRIu64 " scope%s\n", n, n == 1 ? "" : "s");
 	else
 		puts("flushes are not deferred");
-}
-
-/* Encodes a name as one word of a request. A byte that a word cannot contain becomes %XX, in hexadecimal. */
-static void encode(char *text, size_t size, const char *name)
-{
-	size_t n = 0;
-
-	for (; *name && n + 4 < size; name++) {
-		bool is_plain = *name > ' ' && *name <= '~' && *name != '%';
-
-		if (is_plain)
-			text[n++] = *name;
-		else
-			n += (size_t)snprintf(text + n, size - n, "%%%02x", (unsigned char)*name);
-	}
-	text[n] = '\0';
 }
 
 /* Without words, or with "list", lists the regions. */

@@ -53,6 +53,20 @@ static bool take_timeout(void *member, const char *text)
 	return true;
 }
 
+static bool take_name(void *member, const char *text)
+{
+	struct stat_names *names = member;
+
+	if (!*text || names->n == STAT_NAMES_MAX) {
+		stat_error(*text ? NULL : "as in: --drop=kv",
+			*text ? "--drop: more than %d regions." : "--drop: '' is not the name of a region.",
+			STAT_NAMES_MAX);
+		return false;
+	}
+	names->names[names->n++] = text;
+	return true;
+}
+
 static bool take_blocks(void *member, const char *text)
 {
 	if (stat_number_parse(text, UINT64_MAX - 1, member))
