@@ -400,6 +400,14 @@ int gp_pool_sleep_move_in(struct gp_pool *pool)
 	return 0;
 }
 
+uint64_t gp_pool_sleep_address(struct gp_pool *pool)
+{
+	struct gp_list *link;
+
+	each_chunk(link, pool) if (chunk_of(link)->is_mapped && !chunk_of(link)->is_asleep) return chunk_of(link)->addr;
+	return 0;
+}
+
 void gp_pool_sleep_ask(struct gp_pool *pool, uint64_t bytes)
 {
 	const struct gp_backend *be = gp_pool_backend(pool);

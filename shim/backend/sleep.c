@@ -290,6 +290,7 @@ static bool prepare(const struct gp_sleepers_drops *drops, uint64_t end_ns, stru
 			result, -ENOTSUP, "the driver has refused to unmap %" PRIu64 " MiB", all.stuck_bytes / GP_MIB);
 	if (!has_host_memory(&all, result))
 		return false;
+	gp_sleepers_learn(&sleepers);
 	r = gp_sleepers_take_host(&sleepers, is_awaited, NULL);
 	/* Kept memory that fits no chunk would stay for good. */
 	for (unsigned i = 0; i < sleepers.n_contexts; i++)

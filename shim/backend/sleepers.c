@@ -5,6 +5,7 @@
 
 #include <errno.h>
 
+#include "pointer_answers.h"
 #include "pool/pool_control.h"
 #include "shim/base/clock.h"
 #include "shim/context/driver_call.h"
@@ -117,6 +118,17 @@ int gp_sleepers_survey(
 	}
 	*ret_bytes = all;
 	return 0;
+}
+
+void gp_sleepers_learn(struct gp_sleepers *sleepers)
+{
+	each_entered(i, sleepers)
+	{
+		uint64_t addr = gp_pool_sleep_address(sleepers->pools[i].pool);
+
+		if (addr)
+			gp_pointer_answers_learn(sleepers->pools[i].context, addr);
+	}
 }
 
 int gp_sleepers_take_host(struct gp_sleepers *sleepers, bool (*must_stop)(void *arg), void *arg)

@@ -49,6 +49,9 @@ struct gp_sleepers_drops {
 int gp_sleepers_survey(
 	struct gp_sleepers *sleepers, const struct gp_sleepers_drops *drops, struct gp_sleep_bytes *ret_bytes);
 
+/* Learns how the driver answers queries about the memory (pointer_answers.h). Between enter and leave. */
+void gp_sleepers_learn(struct gp_sleepers *sleepers);
+
 /*
  * As the functions of pool/vmm/sleep.h, for all pools that were entered, until one of them fails. The pools whose
  * content is dropped move out last, and then nothing but an error of the driver stops the move.

@@ -13,6 +13,7 @@
 
 #include "shim/backend/backend_supply.h"
 #include "shim/backend/default_pool.h"
+#include "shim/backend/pointer_answers.h"
 #include "shim/backend/sleep.h"
 #include "shim/base/log.h"
 #include "shim/context/group.h"
@@ -20,6 +21,7 @@
 #include "shim/context/kept.h"
 #include "shim/debug/debug.h"
 #include "shim/driver/driver_table.h"
+#include "shim/driver/submit.h"
 #include "shim/ipc/ipc.h"
 #include "shim/process.h"
 #include "shim/record/record.h"
@@ -139,20 +141,67 @@ static bool find_any_block(CUdeviceptr ptr, struct gp_block_info *info)
 	return find_block(ptr, info) || gp_ipc_find(ptr, info);
 }
 
-CUresult hook_cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr ptr)
+/* Results of gate(). */
+enum gate {
+	VISITS, /* the gate is open, and the call is a visit: gp_submit_end_visit must follow */
+	PASSES, /* the memory is not pooled: it does not move, so the driver may be asked */
+	AWAY    /* a block of the program whose memory may be asleep: answer without the driver, or begin a visit */
+};
+
+/*
+ * Begins a query about an address. While the process is asleep, most queries wake nothing: about blocks of the program
+ * the pool knows the answers, and other memory stays where it is.
+ */
+static enum gate gate(CUdeviceptr ptr, struct gp_block_info *info, int *ret_device)
+{
+	struct gp_pool *pool;
+
+	if (gp_likely(gp_submission_visit(&gp_submitted)))
+		return VISITS;
+	pool = gp_addrmap_pool_of(&gp_state.device_map, ptr);
+	if (!pool)
+		return PASSES;
+	*ret_device = ((struct gp_context *)gp_pool_owner(pool))->device->index;
+	gp_pool_put(pool);
+	if (find_block(ptr, info) && info->is_mapped)
+		return AWAY;
+	gp_submit_visit_again();
+	return VISITS;
+}
+
+static CUresult pass(enum gate gate, CUresult r)
+{
+	if (gate == VISITS)
+		gp_submit_end_visit();
+	return r;
+}
+
+static CUresult answer_range(CUdeviceptr *base, size_t *bytes, const struct gp_block_info *info)
+{
+	if (base)
+		*base = info->addr;
+	if (bytes)
+		*bytes = info->size;
+	return CUDA_SUCCESS;
+}
+
+static CUresult ask_range(CUdeviceptr *base, size_t *bytes, CUdeviceptr ptr)
 {
 	struct gp_block_info info;
 	CUresult r = gp_kept_settle(ptr);
 
 	if (!r)
 		r = gp_real.cuMemGetAddressRange_v2(base, bytes, ptr);
-	if (r || !find_any_block(ptr, &info))
-		return r;
-	if (base)
-		*base = info.addr;
-	if (bytes)
-		*bytes = info.size;
-	return CUDA_SUCCESS;
+	return r || !find_any_block(ptr, &info) ? r : answer_range(base, bytes, &info);
+}
+
+CUresult hook_cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr ptr)
+{
+	struct gp_block_info info;
+	int device;
+	enum gate begun = gate(ptr, &info, &device);
+
+	return begun == AWAY ? answer_range(base, bytes, &info) : pass(begun, ask_range(base, bytes, ptr));
 }
 
 /* Returns true if the driver knows no context for the block's memory: it is mapped, or from a stream-ordered pool. */
@@ -259,7 +308,17 @@ static void answer_kept_buffer_id(void *data, CUdeviceptr ptr)
 		*(unsigned long long *)data = id;
 }
 
-CUresult hook_cuPointerGetAttribute(void *data, int attribute, CUdeviceptr ptr)
+/* Answers without the driver, as it has answered about other memory of the device. The answer must be known. */
+static void answer_away(
+	void *data, int attribute, CUdeviceptr ptr, const struct gp_block_info *info, int device, bool is_of_list)
+{
+	(void)gp_pointer_answer(device, attribute, is_of_list, data);
+	if (attribute == CU_POINTER_ATTRIBUTE_DEVICE_POINTER)
+		*(CUdeviceptr *)data = ptr;
+	answer_attribute(data, attribute, info);
+}
+
+static CUresult ask_attribute(void *data, int attribute, CUdeviceptr ptr)
 {
 	struct gp_block_info info;
 	CUresult r;
@@ -278,7 +337,26 @@ CUresult hook_cuPointerGetAttribute(void *data, int attribute, CUdeviceptr ptr)
 	return r;
 }
 
-CUresult hook_cuPointerGetAttributes(unsigned n, int *attributes, void **data, CUdeviceptr ptr)
+CUresult hook_cuPointerGetAttribute(void *data, int attribute, CUdeviceptr ptr)
+{
+	struct gp_block_info info;
+	int device;
+	enum gate begun = gate(ptr, &info, &device);
+
+	/* The driver may have no answer about the context of mapped memory, but gpupool does. */
+	if (begun == AWAY && data &&
+		(attribute == CU_POINTER_ATTRIBUTE_CONTEXT || gp_pointer_answer(device, attribute, false, NULL))) {
+		answer_away(data, attribute, ptr, &info, device, false);
+		return CUDA_SUCCESS;
+	}
+	if (begun == AWAY) {
+		gp_submit_visit_again();
+		begun = VISITS;
+	}
+	return pass(begun, ask_attribute(data, attribute, ptr));
+}
+
+static CUresult ask_attributes(unsigned n, int *attributes, void **data, CUdeviceptr ptr)
 {
 	struct gp_block_info info;
 	bool is_block;
@@ -300,6 +378,33 @@ CUresult hook_cuPointerGetAttributes(unsigned n, int *attributes, void **data, C
 			answer_kept_buffer_id(data[i], ptr);
 	}
 	return r;
+}
+
+/* True if all answers are known. */
+static bool are_known(unsigned n, const int *attributes, void **data, int device)
+{
+	for (unsigned i = 0; i < n; i++)
+		if (!attributes || !data || !data[i] || !gp_pointer_answer(device, attributes[i], true, NULL))
+			return false;
+	return n != 0;
+}
+
+CUresult hook_cuPointerGetAttributes(unsigned n, int *attributes, void **data, CUdeviceptr ptr)
+{
+	struct gp_block_info info;
+	int device;
+	enum gate begun = gate(ptr, &info, &device);
+
+	if (begun == AWAY && are_known(n, attributes, data, device)) {
+		for (unsigned i = 0; i < n; i++)
+			answer_away(data[i], attributes[i], ptr, &info, device, true);
+		return CUDA_SUCCESS;
+	}
+	if (begun == AWAY) {
+		gp_submit_visit_again();
+		begun = VISITS;
+	}
+	return pass(begun, ask_attributes(n, attributes, data, ptr));
 }
 
 /* Logs once that the driver refuses the attribute for memory that is not from cuMemAlloc, and how to get that. */

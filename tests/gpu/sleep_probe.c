@@ -3,8 +3,8 @@
 
 /*
  * A program that puts itself to sleep and measures it. It fills memory with a kernel, sleeps, wakes by its next kernel,
- * and checks every word, five times. It also replays a graph over memory that was asleep, and sees that a kernel that
- * is running keeps it awake.
+ * and checks every word, five times. It also replays a graph over memory that was asleep, sees that a kernel that is
+ * running keeps it awake, compares the answers to queries awake and asleep, drops content, and works in two contexts.
  *
  *     cc -O2 -iquote . tests/gpu/sleep_probe.c -o sleep_probe -lcuda
  *     GPUPOOL_POOL=vmm GPUPOOL_SLEEP_KEEP=on LD_PRELOAD=.../libgpupool.so ./sleep_probe [GiB]
@@ -14,6 +14,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "api/gpupool.h"
@@ -158,18 +159,80 @@ static void replay(CUdeviceptr *blocks)
 	check(!wrong, "a graph that was replayed after 20 sleeps");
 }
 
+/* All that the driver and gpupool say about a pointer. The driver does not write all bytes of each answer. */
+static const int attributes[] = {1, 2, 3, 7, 8, 9, 10, 11, 12, 13, 14, 15, 17};
+
+enum { N_ATTRIBUTES = sizeof(attributes) / sizeof(*attributes), HOST_POINTER = 4 };
+
+struct facts {
+	uint64_t alone[N_ATTRIBUTES], of_list[N_ATTRIBUTES + 1];
+	CUresult results[N_ATTRIBUTES + 2];
+	CUdeviceptr base;
+	size_t bytes;
+};
+
+static void query(CUdeviceptr ptr, struct facts *facts)
+{
+	int list[N_ATTRIBUTES + 1];
+	void *data[N_ATTRIBUTES + 1];
+
+	memset(facts, 0x77, sizeof(*facts));
+	memcpy(list, attributes, sizeof(attributes));
+	list[N_ATTRIBUTES] = HOST_POINTER;
+	for (int i = 0; i <= N_ATTRIBUTES; i++)
+		data[i] = &facts->of_list[i];
+	for (int i = 0; i < N_ATTRIBUTES; i++)
+		facts->results[i] = cuPointerGetAttribute(&facts->alone[i], attributes[i], ptr);
+	facts->results[N_ATTRIBUTES] = cuPointerGetAttributes(N_ATTRIBUTES + 1, list, data, ptr);
+	facts->results[N_ATTRIBUTES + 1] = cuMemGetAddressRange_v2(&facts->base, &facts->bytes, ptr);
+}
+
+/* A second context, which has no memory, works on the memory of the first; and content that is dropped. */
+static void share(CUdeviceptr *blocks)
+{
+	static const char *const names[] = {"cache"};
+	struct gpupool_sleep_options drop = {.timeout_ms = TIMEOUT_MS, .drop = names, .n_drop = 1};
+	CUcontext first, second;
+	CUdeviceptr cache;
+	uint64_t ns = 300000000;
+	CUfunction there;
+	CUmodule module;
+
+	MUST(cuDevicePrimaryCtxRetain(&first, 0));
+	(void)gpupool_region_begin("cache");
+	MUST(cuMemAlloc_v2(&cache, 64 * MIB));
+	(void)gpupool_region_end();
+	fill_words(NULL, cache, 64 * MIB, 5);
+	fill_words(NULL, blocks[0], 64 * MIB, 6);
+	MUST(cuCtxSynchronize());
+	check(gpupool_sleep_as(&drop) > 0, "asleep, with the content of a region dropped");
+	check(wrong_words(cache, 64 * MIB, 0) == 0, "dropped content is zero");
+	check(wrong_words(blocks[0], 64 * MIB, 6) == 0, "other content is kept");
+	MUST(cuCtxCreate_v2(&second, 0, 0));
+	MUST(cuModuleLoadData(&module, kernels_ptx));
+	MUST(cuModuleGetFunction(&there, module, "spin"));
+	MUST(cuLaunchKernel(there, 1, 1, 1, 1, 1, 1, 0, NULL, (void *[]){&ns}, NULL));
+	check(gpupool_sleep(0) == -EBUSY, "a kernel of a context without memory keeps the process awake");
+	MUST(cuCtxSynchronize());
+	check(gpupool_sleep(TIMEOUT_MS) > 0, "asleep with two contexts");
+	MUST(cuCtxDestroy_v2(second));
+	MUST(cuCtxSetCurrent(first));
+	check(wrong_words(blocks[0], 64 * MIB, 6) == 0, "content after a context ended asleep");
+}
+
 static void refuse(CUdeviceptr *blocks)
 {
 	uint64_t ns = 300000000;
-	int type = 0;
+	struct facts awake, asleep;
 
 	MUST(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, NULL, (void *[]){&ns}, NULL));
 	check(gpupool_sleep(0) == -EBUSY, "a running kernel keeps the process awake");
 	MUST(cuCtxSynchronize());
-	check(gpupool_sleep(TIMEOUT_MS) > 0, "asleep before a query");
-	MUST(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, blocks[0]));
-	check(type == 2, "the type of a pointer that was asleep");
-	check(gpupool_sleep(TIMEOUT_MS) > 0, "asleep once more");
+	query(blocks[0] + 512, &awake);
+	check(gpupool_sleep(TIMEOUT_MS) > 0, "asleep before queries");
+	query(blocks[0] + 512, &asleep);
+	check(!memcmp(&awake, &asleep, sizeof(awake)), "queries about a pointer have the same answers asleep");
+	check(gpupool_sleep(TIMEOUT_MS) == 0, "still asleep after the queries");
 	check(gpupool_wake(TIMEOUT_MS) > 0, "awake by a call");
 }
 
@@ -188,6 +251,7 @@ int main(int argc, char **argv)
 	measure(blocks, n, bytes);
 	replay(blocks);
 	refuse(blocks);
+	share(blocks);
 	printf("%d wrong\n", n_failed);
 	return n_failed != 0;
 }

@@ -225,6 +225,198 @@ static void changes(void)
 	app_report_driver();
 }
 
+static const int attributes[] = {
+	CU_POINTER_ATTRIBUTE_CONTEXT,
+	CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+	CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
+	CU_POINTER_ATTRIBUTE_BUFFER_ID,
+	CU_POINTER_ATTRIBUTE_IS_MANAGED,
+	CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+	CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
+	CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+	CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+	CU_POINTER_ATTRIBUTE_MAPPED,
+	CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES,
+	CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE,
+	CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE,
+};
+
+enum { N_ATTRIBUTES = LENGTH(attributes) };
+
+/* The answers to all queries about a pointer. The driver does not write all bytes of each. */
+struct answers {
+	uint64_t alone[N_ATTRIBUTES], of_list[N_ATTRIBUTES], host;
+	CUdeviceptr base;
+	size_t bytes;
+	CUresult results[N_ATTRIBUTES + 2];
+};
+
+static void query(CUdeviceptr ptr, struct answers *answers)
+{
+	int list[N_ATTRIBUTES + 1];
+	void *data[N_ATTRIBUTES + 1];
+
+	memset(answers, 0x77, sizeof(*answers));
+	memcpy(list, attributes, sizeof(attributes));
+	list[N_ATTRIBUTES] = CU_POINTER_ATTRIBUTE_HOST_POINTER;
+	data[N_ATTRIBUTES] = &answers->host;
+	for (unsigned i = 0; i < N_ATTRIBUTES; i++) {
+		data[i] = &answers->of_list[i];
+		answers->results[i] = cuPointerGetAttribute(&answers->alone[i], attributes[i], ptr);
+	}
+	answers->results[N_ATTRIBUTES] = cuPointerGetAttributes(N_ATTRIBUTES + 1, list, data, ptr);
+	answers->results[N_ATTRIBUTES + 1] = cuMemGetAddressRange_v2(&answers->base, &answers->bytes, ptr);
+}
+
+/* Queries about pointers have the same answers asleep as awake, and leave the process asleep. */
+static void queries(void)
+{
+	struct answers awake, pinned_awake, asleep, pinned_asleep;
+	uint64_t *pinned;
+	int type = 0;
+
+	app_start();
+	make_blocks();
+	APP_MUST(cuMemHostAlloc((void **)&pinned, 4096, 0));
+	query(blocks[3] + 512, &awake);
+	query((CUdeviceptr)(uintptr_t)pinned, &pinned_awake);
+	sleep_now();
+	query(blocks[3] + 512, &asleep);
+	query((CUdeviceptr)(uintptr_t)pinned, &pinned_asleep);
+	app_say("answers differ", "%d", memcmp(&awake, &asleep, sizeof(awake)) != 0);
+	app_say("answers of pinned memory differ", "%d", memcmp(&pinned_awake, &pinned_asleep, sizeof(awake)) != 0);
+	app_fact("asleep after queries", device_bytes(0));
+	/* Only the driver knows these. */
+	app_say("flags", "%d", cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_ACCESS_FLAGS, blocks[3]));
+	app_fact("awake after a query", device_bytes(0));
+	APP_MUST(cuCtxSynchronize());
+	sleep_now();
+	APP_MUST(cuMemFree_v2(blocks[3]));
+	(void)cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, blocks[3]);
+	app_fact("awake after a query of freed memory", device_bytes(0));
+	blocks[3] = app_alloc(sizes[3]);
+	app_fill(NULL, blocks[3], sizes[3], 103);
+	app_say("wrong words", "%zu", count_wrong());
+	app_report_driver();
+}
+
+/* Calls in which the driver examines memory, by name. */
+static void call_retain(void)
+{
+	CUmemGenericAllocationHandle handle;
+
+	(void)cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)blocks[3]);
+}
+
+static void call_access(void)
+{
+	CUmemLocation location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+	unsigned long long flags;
+
+	(void)cuMemGetAccess(&flags, &location, blocks[3]);
+}
+
+static void call_bind(void)
+{
+	(void)cuMulticastBindAddr(0, 0, blocks[3], 2 * MIB, 0);
+}
+
+static void call_set_attribute(void)
+{
+	unsigned value = 1;
+
+	(void)cuPointerSetAttribute(&value, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, blocks[3]);
+}
+
+static void call_ipc(void)
+{
+	CUipcMemHandle handle;
+
+	(void)cuIpcGetMemHandle(&handle, blocks[3]);
+}
+
+static void call_dma_buf(void)
+{
+	int fd = -1;
+
+	(void)cuMemGetHandleForAddressRange(&fd, blocks[3], sizes[3], 1, 0);
+}
+
+static void call_enable_peer(void)
+{
+	(void)cuCtxEnablePeerAccess(app_ctx, 0);
+}
+
+static void call_disable_peer(void)
+{
+	(void)cuCtxDisablePeerAccess(app_ctx);
+}
+
+static void call_tokens(void)
+{
+	uint64_t tokens[2];
+
+	(void)cuPointerGetAttribute(tokens, CU_POINTER_ATTRIBUTE_P2P_TOKENS, blocks[3]);
+}
+
+static void call_capture(void)
+{
+	CUstream stream = app_stream();
+	CUgraph graph;
+
+	APP_MUST(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	APP_MUST(cuStreamEndCapture(stream, &graph));
+}
+
+static void call_alloc(void)
+{
+	(void)app_alloc(64 * MIB);
+}
+
+static void call_dlopen(void)
+{
+	(void)dlopen("libm.so.6", RTLD_NOW);
+}
+
+static void call_nothing(void)
+{
+}
+
+static const struct {
+	const char *name;
+	void (*call)(void);
+} calls[] = {
+	{"cuMemRetainAllocationHandle", call_retain},
+	{"cuMemGetAccess", call_access},
+	{"cuMulticastBindAddr", call_bind},
+	{"cuPointerSetAttribute", call_set_attribute},
+	{"cuIpcGetMemHandle", call_ipc},
+	{"cuMemGetHandleForAddressRange", call_dma_buf},
+	{"cuCtxEnablePeerAccess", call_enable_peer},
+	{"cuCtxDisablePeerAccess", call_disable_peer},
+	{"tokens", call_tokens},
+	{"cuStreamBeginCapture", call_capture},
+	{"cuMemAlloc", call_alloc},
+	{"dlopen", call_dlopen},
+	{"nothing", call_nothing},
+};
+
+/* The call of APP_CALL comes while the process is asleep. */
+static void one_call(void)
+{
+	const char *name = getenv("APP_CALL");
+
+	app_start();
+	make_blocks();
+	sleep_now();
+	for (size_t i = 0; i < LENGTH(calls); i++)
+		if (name && strcmp(calls[i].name, name) == 0)
+			calls[i].call();
+	app_fact("afterwards", device_bytes(0));
+	app_say("wrong words", "%zu", count_wrong());
+	app_report_driver();
+}
+
 /* Each way in which a process or a context ends while it is asleep. */
 static void ends(void)
 {
@@ -593,6 +785,8 @@ const struct app_scenario app_scenarios[] = {
 	{"busy", busy, 0},
 	{"graph", graph, 0},
 	{"changes", changes, 0},
+	{"queries", queries, 0},
+	{"one-call", one_call, 0},
 	{"ends", ends, 0},
 	{"kept", kept, 0},
 	{"exits", exits, 0},

@@ -125,6 +125,50 @@ START_TEST(memory_can_be_freed_and_asked_about_asleep_and_an_allocation_wakes)
 }
 END_TEST
 
+START_TEST(queries_about_pointers_have_the_same_answers_asleep_and_do_not_wake)
+{
+	play_sleep("queries", vmm, NULL);
+	ck_assert_ptr_nonnull(strstr(play_out, "answers differ: 0\nanswers of pinned memory differ: 0\n"));
+	ck_assert_uint_lt(play_fact("asleep after queries"), POOLED);
+	ck_assert_uint_ge(play_fact("awake after a query"), POOLED);
+	/* The driver alone knows how it answers about memory that the program does not hold. */
+	ck_assert_uint_ge(play_fact("awake after a query of freed memory"), POOLED - 6 * MIB);
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
+/* test_gate.c has all calls that submit work, and those of which gpupool only makes sure that the process is awake. */
+static const char *const waking[] = {
+	"APP_CALL=nothing", /* stays asleep */
+	"APP_CALL=cuMemRetainAllocationHandle",
+	"APP_CALL=cuMemGetAccess",
+	"APP_CALL=cuMulticastBindAddr",
+	"APP_CALL=cuPointerSetAttribute",
+	"APP_CALL=cuIpcGetMemHandle",
+	"APP_CALL=cuMemGetHandleForAddressRange",
+	"APP_CALL=cuCtxEnablePeerAccess",
+	"APP_CALL=cuCtxDisablePeerAccess",
+	"APP_CALL=tokens",
+	"APP_CALL=cuStreamBeginCapture",
+	"APP_CALL=cuMemAlloc",
+	"APP_CALL=dlopen",
+};
+
+START_TEST(a_call_in_which_the_driver_examines_memory_wakes_the_process_first)
+{
+	const char *env[] = {waking[_i], VMM, GPU, NULL};
+
+	play_run(&(struct play){.program = "app_sleep", .words = {"one-call"}, .env = env, .preload = play_library});
+	ck_assert_int_eq(play_status, 0);
+	ck_assert_uint_eq(play_fact("slept"), POOLED);
+	if (_i)
+		ck_assert_uint_ge(play_fact("afterwards"), POOLED);
+	else
+		ck_assert_uint_lt(play_fact("afterwards"), POOLED);
+	ck_assert_ptr_nonnull(strstr(play_out, "wrong words: 0\n"));
+}
+END_TEST
+
 static void check_kept(const char *name)
 {
 	uint64_t bytes = play_number(play_ask("status"), "kept_host_bytes");
@@ -373,6 +417,8 @@ static void add(TCase *tc)
 	tcase_add_test(tc, a_sleep_without_a_bound_ends_when_the_kernel_that_it_waits_for_waits_for_the_program);
 	tcase_add_test(tc, a_graph_is_right_after_its_memory_was_asleep_and_a_capture_keeps_a_process_awake);
 	tcase_add_test(tc, memory_can_be_freed_and_asked_about_asleep_and_an_allocation_wakes);
+	tcase_add_test(tc, queries_about_pointers_have_the_same_answers_asleep_and_do_not_wake);
+	tcase_add_loop_test(tc, a_call_in_which_the_driver_examines_memory_wakes_the_process_first, 0, LENGTH(waking));
 	tcase_add_test(tc, kept_host_memory_serves_the_next_sleep_and_goes_back_if_it_does_not_fit_or_the_context_ends);
 	tcase_add_loop_test(tc, a_process_asleep_resets_exits_and_forks_as_without_the_library, 0, LENGTH(ends));
 	tcase_add_test(tc, all_contexts_and_devices_of_a_process_sleep_and_wake_together);
