@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -38,7 +39,8 @@ static _Thread_local bool is_mover __attribute__((tls_model("initial-exec"))); /
 static _Atomic enum gp_sleep_state state;
 static _Atomic unsigned n_waiting; /* threads at the gate */
 static _Atomic uint64_t since_ns, n_sleeps, n_wakes;
-static struct gp_sleepers sleepers; /* for the thread that holds the lock */
+static struct gp_sleepers sleepers; /* for the thread that holds the lock, as the next */
+static bool is_undoing;             /* the sleep has failed after some of the memory was away */
 
 static bool fail(struct gp_sleep_result *result, int error, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
@@ -68,30 +70,93 @@ static uint64_t deadline(uint64_t timeout_ns)
 	return timeout_ns > UINT64_MAX - now_ns ? UINT64_MAX : now_ns + timeout_ns;
 }
 
-/* A thread that was cancelled inside the driver would leave the gate closed. */
-static void own(int *ret_cancel_state)
+/* What the thread that holds the lock has put off. */
+struct hold {
+	int cancel_state;
+	sigset_t signals; /* the thread's mask before */
+};
+
+static sigset_t program_signals; /* the same, for that thread */
+
+/*
+ * A thread that was cancelled inside the driver would leave the gate closed. A handler of the program that calls exit()
+ * would find the memory away, with this thread at work on it. So signals wait until the memory is in one place.
+ */
+static void block_signals(sigset_t *ret_before)
+{
+	static const int at_once[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
+	sigset_t all;
+
+	sigfillset(&all);
+	for (size_t i = 0; i < sizeof(at_once) / sizeof(*at_once); i++)
+		sigdelset(&all, at_once[i]);
+	(void)sigprocmask(SIG_BLOCK, &all, ret_before);
+}
+
+static void own(struct hold *hold)
 {
 	is_mover = true;
-	(void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, ret_cancel_state);
+	program_signals = hold->signals;
+	(void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &hold->cancel_state);
 }
 
 /* Begins a sleep or a wake, as the only thread. False if another thread is not done with one in time. */
-static bool begin(uint64_t end_ns, int *ret_cancel_state)
+static bool begin(uint64_t end_ns, struct hold *hold)
 {
-	for (unsigned attempt = 0; !gp_mutex_try(&lock); attempt++) {
+	for (unsigned attempt = 0;; attempt++) {
+		block_signals(&hold->signals);
+		if (gp_mutex_try(&lock))
+			break;
+		(void)sigprocmask(SIG_SETMASK, &hold->signals, NULL);
 		if (!left_until(end_ns))
 			return false;
 		gp_clock_pause(NULL, attempt);
 	}
-	own(ret_cancel_state);
+	own(hold);
 	return true;
 }
 
-static void end(int cancel_state)
+static void end(const struct hold *hold)
 {
 	is_mover = false;
 	gp_mutex_unlock(&lock);
-	(void)pthread_setcancelstate(cancel_state, NULL);
+	(void)pthread_setcancelstate(hold->cancel_state, NULL);
+	(void)sigprocmask(SIG_SETMASK, &hold->signals, NULL);
+}
+
+static bool is_ignored(int signal, void (*handler)(int))
+{
+	return handler == SIG_IGN || (handler == SIG_DFL && (signal == SIGCHLD || signal == SIGCONT ||
+								    signal == SIGURG || signal == SIGWINCH));
+}
+
+/*
+ * Delivers signals that end or stop the process. Nothing waits for a process that ends, and its memory ends with it.
+ * Returns true if the program has a handler for another signal that has come.
+ */
+static bool deliver_signals(void)
+{
+	bool has_handler = false;
+	sigset_t pending, one;
+
+	if (sigpending(&pending))
+		return false;
+	for (int signal = 1; signal < NSIG; signal++) {
+		struct sigaction action;
+
+		if (sigismember(&pending, signal) != 1 || sigismember(&program_signals, signal) ||
+			sigaction(signal, NULL, &action) || is_ignored(signal, action.sa_handler))
+			continue;
+		if (action.sa_handler != SIG_DFL) {
+			has_handler = true;
+			continue;
+		}
+		sigemptyset(&one);
+		sigaddset(&one, signal);
+		(void)sigprocmask(SIG_UNBLOCK, &one, NULL);
+		(void)sigprocmask(SIG_BLOCK, &one, NULL);
+	}
+	return has_handler;
 }
 
 /* Memory of other kinds does not sleep. It may belong to the cache of a context only in which nothing was allocated. */
@@ -178,6 +243,7 @@ static bool collect_all(struct gp_sleep_result *result)
 /* True if a thread of the program waits at the gate: then the sleep ends, and chunks that have moved move back. */
 static bool is_awaited(void *unused)
 {
+	(void)deliver_signals();
 	return atomic_load(&n_waiting) != 0;
 }
 
@@ -195,6 +261,8 @@ static bool await_submissions(uint64_t end_ns, struct gp_sleep_result *result)
 	for (unsigned attempt = 0; !gp_submission_is_quiet(&gp_submitted); attempt++) {
 		if (gp_submission_is_unseen(&gp_submitted))
 			return fail(result, -ENOTSUP, "work may be submitted past gpupool");
+		if (deliver_signals())
+			return fail(result, -EINTR, "a signal came");
 		if (is_awaited(NULL))
 			return fail_awaited(result);
 		if (!left_until(end_ns))
@@ -212,6 +280,8 @@ static bool await_fence(struct gp_context *context, uint64_t fence, uint64_t end
 	for (unsigned attempt = 0; !gp_pool_grace_is_over(context->pool, fence); attempt++) {
 		if (gp_sleepers_is_lost(context))
 			return fail(result, -EIO, "a context has ended, or an error has made it unusable");
+		if (deliver_signals())
+			return fail(result, -EINTR, "a signal came");
 		if (is_awaited(NULL))
 			return fail_awaited(result);
 		if (!left_until(end_ns))
@@ -310,6 +380,7 @@ static bool prepare(const struct gp_sleepers_drops *drops, uint64_t end_ns, stru
 
 static void open_gate(void)
 {
+	is_undoing = false;
 	atomic_store(&since_ns, 0);
 	atomic_fetch_and(&gp_slow_path, ~(unsigned)GP_SLOW_PATH_ASLEEP);
 	atomic_store(&state, GP_SLEEP_AWAKE);
@@ -350,67 +421,112 @@ static enum attempt try_to_wake(int *ret_error)
 	return r == -ENOMEM ? SHORT : REFUSED;
 }
 
-static void log_wait(enum attempt attempt, int error, uint64_t bytes)
+/* A wait for device memory. */
+struct wait {
+	enum attempt attempt; /* the last result */
+	int error;
+	uint64_t bytes;
+	uint64_t log_ns, ask_ns; /* when to log, and to ask others for memory, the next time */
+};
+
+static void log_wait(const struct wait *wait)
 {
-	if (attempt == SHORT)
+	if (wait->attempt == SHORT)
 		gp_log(GP_LOG_WARN,
 			"waking: waiting for %" PRIu64 " MiB of device memory, which other processes have taken",
-			bytes / GP_MIB);
+			wait->bytes / GP_MIB);
 	else
-		gp_log(GP_LOG_WARN, "waking: the driver refused the memory with error %d; trying again", error);
+		gp_log(GP_LOG_WARN, "waking: the driver refused the memory with error %d; trying again", wait->error);
+}
+
+/* Makes an attempt to wake, as the only thread. After a failure the process is asleep, and holds no device memory. */
+static bool wake_alone(struct wait *wait, struct gp_sleep_result *result)
+{
+	struct gp_sleep_bytes bytes = gp_sleepers_asleep(-1);
+	uint64_t lost;
+
+	gp_sleepers_collect(&sleepers);
+	result->device_bytes = wait->bytes = bytes.device_bytes;
+	result->dropped_bytes = bytes.dropped_bytes;
+	result->host_bytes = bytes.host_bytes;
+	atomic_store(&state, GP_SLEEP_WAKING);
+	wait->attempt = try_to_wake(&wait->error);
+	if (wait->attempt == WOKEN) {
+		lost = gp_sleepers_lost_bytes(&sleepers);
+		if (lost)
+			gp_log(GP_LOG_WARN, "waking: a context is unusable; %" PRIu64 " MiB that were asleep are lost",
+				lost / GP_MIB);
+		atomic_fetch_add(&n_wakes, !is_undoing);
+		open_gate();
+	} else {
+		atomic_store(&state, GP_SLEEP_ASLEEP);
+		if (gp_clock_now_ns(NULL) >= wait->ask_ns) {
+			gp_sleepers_ask(&sleepers);
+			wait->ask_ns = gp_clock_now_ns(NULL) + ASK_NS;
+		}
+	}
+	gp_sleepers_put(&sleepers);
+	return wait->attempt == WOKEN;
+}
+
+/* Pauses between two attempts. The thread holds nothing, so signals are delivered and other threads may do the same. */
+static void pause_wake(struct wait *wait, unsigned attempt)
+{
+	if (gp_clock_now_ns(NULL) >= wait->log_ns) {
+		log_wait(wait);
+		wait->log_ns = gp_clock_now_ns(NULL) + LOG_NS;
+	}
+	gp_clock_pause(NULL, attempt);
+}
+
+static bool fail_wake(const struct wait *wait, struct gp_sleep_result *result)
+{
+	if (wait->attempt == SHORT)
+		return fail(result, -ENOMEM,
+			"short of device memory: %" PRIu64 " MiB are needed in all; the process stays asleep",
+			wait->bytes / GP_MIB);
+	return fail(result, -EIO, "the driver refused the memory with error %d; the process stays asleep", wait->error);
 }
 
 /*
- * Wakes the pools, and waits for device memory until end_ns. The process stays asleep meanwhile and holds none of it,
+ * Wakes the process, and waits for device memory until end_ns. The process stays asleep meanwhile and holds none of it,
  * so that two processes that wake at the same time do not wait for each other.
  */
 static bool wake(uint64_t end_ns, struct gp_sleep_result *result)
 {
-	uint64_t bytes = gp_sleepers_asleep(-1).device_bytes, log_ns = 0, ask_ns = 0, lost;
-	enum attempt attempt;
-	int error = 0;
+	struct wait wait = {.attempt = SHORT};
+	struct hold hold;
+	bool is_awake;
 
-	for (unsigned n = 0; (attempt = try_to_wake(&error)) != WOKEN; n++) {
-		if (gp_clock_now_ns(NULL) >= log_ns) {
-			log_wait(attempt, error, bytes);
-			log_ns = gp_clock_now_ns(NULL) + LOG_NS;
-		}
-		if (!left_until(end_ns) && attempt == SHORT)
-			return fail(result, -ENOMEM,
-				"short of device memory: %" PRIu64 " MiB are needed in all; the process stays asleep",
-				bytes / GP_MIB);
+	for (unsigned attempt = 0;; attempt++) {
+		if (!begin(end_ns, &hold))
+			return fail(result, -EBUSY, "busy: another thread wakes the process, or puts it to sleep");
+		is_awake = atomic_load(&state) != GP_SLEEP_ASLEEP;
+		if (is_awake && !attempt)
+			result->was_so = true;
+		if (!is_awake)
+			is_awake = wake_alone(&wait, result);
+		end(&hold);
+		if (is_awake)
+			return true;
 		if (!left_until(end_ns))
-			return fail(result, -EIO,
-				"the driver refused the memory with error %d; the process stays asleep", error);
-		if (gp_clock_now_ns(NULL) >= ask_ns) {
-			gp_sleepers_ask(&sleepers);
-			ask_ns = gp_clock_now_ns(NULL) + ASK_NS;
-		} else {
-			gp_clock_pause(NULL, n);
-		}
+			return fail_wake(&wait, result);
+		pause_wake(&wait, attempt);
 	}
-	lost = gp_sleepers_lost_bytes(&sleepers);
-	if (lost)
-		gp_log(GP_LOG_WARN, "waking: a context is unusable; %" PRIu64 " MiB that were asleep are lost",
-			lost / GP_MIB);
-	return true;
 }
 
-/* Moves the memory out. After a failure it is back, and the gate open. */
+/* Moves the memory out. After a failure some of it may be away. */
 static bool move_out(struct gp_sleep_result *result)
 {
-	struct gp_sleep_result undone;
 	bool have_dropped;
 	int r;
 
 	atomic_store(&state, GP_SLEEP_MOVING);
 	r = gp_sleepers_move_out(&sleepers, is_awaited, NULL);
 	gp_sleepers_leave(&sleepers);
+	have_dropped = gp_sleepers_have_dropped(&sleepers);
 	if (!r)
 		return true;
-	have_dropped = gp_sleepers_have_dropped(&sleepers);
-	atomic_store(&state, GP_SLEEP_WAKING);
-	(void)wake(UINT64_MAX, &undone);
 	if (have_dropped)
 		return fail(result, -EIO,
 			"the driver refused to move memory: error %d; the process is awake, and content that was to be "
@@ -427,7 +543,7 @@ static void fall_asleep(void)
 {
 	atomic_store(&since_ns, gp_clock_now_ns(NULL));
 	atomic_fetch_or(&gp_slow_path, GP_SLOW_PATH_ASLEEP);
-	atomic_fetch_add(&n_sleeps, 1);
+	atomic_fetch_add(&n_sleeps, !is_undoing);
 	atomic_store(&state, GP_SLEEP_ASLEEP);
 }
 
@@ -437,20 +553,26 @@ static void reclaim_all(void)
 		(void)gp_pool_reclaim(sleepers.pools[i].pool);
 }
 
+/*
+ * Makes an attempt to sleep, as the only thread. After a failure in the move the process is asleep, too, since the
+ * memory that is away has to come back as in any wake: is_undoing is set.
+ */
 static bool sleep_alone(const struct gp_sleepers_drops *drops, uint64_t end_ns, struct gp_sleep_result *result)
 {
-	bool is_asleep;
+	bool is_ready, is_asleep;
 
 	if (!is_able(result) || !is_willing(result))
 		return false;
 	atomic_store(&state, GP_SLEEP_CLOSING);
 	gp_submission_close(&gp_submitted);
-	is_asleep = quieten(end_ns, result) && is_able(result) && is_willing(result);
-	if (is_asleep)
+	is_ready = quieten(end_ns, result) && is_able(result) && is_willing(result);
+	if (is_ready)
 		reclaim_all();
-	is_asleep = is_asleep && prepare(drops, end_ns, result) && move_out(result);
+	is_ready = is_ready && prepare(drops, end_ns, result);
+	is_asleep = is_ready && move_out(result);
 	gp_sleepers_leave(&sleepers);
-	if (is_asleep)
+	is_undoing = is_ready && !is_asleep;
+	if (is_ready)
 		fall_asleep();
 	else
 		open_gate();
@@ -462,26 +584,42 @@ static bool fail_late(struct gp_sleep_result *result)
 	return fail(result, -EBUSY, "the request came too late: this process did not run, or had others to answer");
 }
 
+/* Makes attempts until none is interrupted by a signal, whose handler runs between two of them. */
+static bool fall_asleep_by(const struct gp_sleepers_drops *drops, uint64_t end_ns, struct gp_sleep_result *result)
+{
+	struct gp_sleep_result unused;
+	struct hold hold;
+	bool is_asleep, has_to_wake;
+
+	do {
+		*result = (struct gp_sleep_result){0};
+		if (!begin(end_ns, &hold))
+			return fail(result, -EBUSY,
+				"busy: another thread wakes the process, or puts it to sleep; try again");
+		is_asleep = result->was_so = atomic_load(&state) == GP_SLEEP_ASLEEP;
+		if (!is_asleep) {
+			gp_sleepers_collect(&sleepers);
+			is_asleep = sleep_alone(drops, end_ns, result);
+			gp_sleepers_put(&sleepers);
+		}
+		has_to_wake = is_undoing && !result->was_so;
+		end(&hold);
+	} while (!is_asleep && result->error == -EINTR);
+	if (has_to_wake)
+		(void)wake(UINT64_MAX, &unused);
+	return is_asleep;
+}
+
 bool gp_sleep_as(const struct gp_sleep_request *request, struct gp_sleep_result *ret_result)
 {
 	uint64_t start_ns = gp_clock_now_ns(NULL), before_ns = request->before_ns ? request->before_ns : UINT64_MAX;
 	uint64_t end_ns = gp_min(deadline(request->timeout_ns), before_ns);
-	int cancel_state;
 	bool is_asleep;
 
 	*ret_result = (struct gp_sleep_result){0};
 	if (start_ns > before_ns)
 		return fail_late(ret_result);
-	if (!begin(end_ns, &cancel_state))
-		return fail(
-			ret_result, -EBUSY, "busy: another thread wakes the process, or puts it to sleep; try again");
-	is_asleep = ret_result->was_so = atomic_load(&state) == GP_SLEEP_ASLEEP;
-	if (!is_asleep) {
-		gp_sleepers_collect(&sleepers);
-		is_asleep = sleep_alone(&request->drops, end_ns, ret_result);
-		gp_sleepers_put(&sleepers);
-	}
-	end(cancel_state);
+	is_asleep = fall_asleep_by(&request->drops, end_ns, ret_result);
 	ret_result->ns = gp_clock_now_ns(NULL) - start_ns;
 	if (is_asleep && !ret_result->was_so)
 		gp_log(GP_LOG_INFO, "asleep: %" PRIu64 " MiB of device memory have gone back to the driver",
@@ -494,60 +632,38 @@ bool gp_sleep(uint64_t timeout_ns, struct gp_sleep_result *ret_result)
 	return gp_sleep_as(&(struct gp_sleep_request){.timeout_ns = timeout_ns}, ret_result);
 }
 
-/* Wakes the process, as the only thread. */
-static bool wake_alone(uint64_t end_ns, struct gp_sleep_result *result)
-{
-	struct gp_sleep_bytes bytes = gp_sleepers_asleep(-1);
-	bool is_awake;
-
-	gp_sleepers_collect(&sleepers);
-	result->device_bytes = bytes.device_bytes;
-	result->dropped_bytes = bytes.dropped_bytes;
-	result->host_bytes = bytes.host_bytes;
-	atomic_store(&state, GP_SLEEP_WAKING);
-	/* Without a pool, the contexts have ended, and their memory with them. */
-	is_awake = wake(end_ns, result);
-	if (is_awake) {
-		atomic_fetch_add(&n_wakes, 1);
-		open_gate();
-	} else {
-		atomic_store(&state, GP_SLEEP_ASLEEP);
-	}
-	gp_sleepers_put(&sleepers);
-	return is_awake;
-}
-
 bool gp_wake(uint64_t timeout_ns, struct gp_sleep_result *ret_result)
 {
-	uint64_t start_ns = gp_clock_now_ns(NULL), end_ns = deadline(timeout_ns);
-	int cancel_state;
+	uint64_t start_ns = gp_clock_now_ns(NULL);
 	bool is_awake;
 
 	*ret_result = (struct gp_sleep_result){0};
-	if (!begin(end_ns, &cancel_state))
-		return fail(ret_result, -EBUSY, "busy: another thread wakes the process, or puts it to sleep");
-	is_awake = ret_result->was_so = atomic_load(&state) != GP_SLEEP_ASLEEP;
-	if (!is_awake)
-		is_awake = wake_alone(end_ns, ret_result);
-	end(cancel_state);
+	is_awake = wake(deadline(timeout_ns), ret_result);
 	ret_result->ns = gp_clock_now_ns(NULL) - start_ns;
 	return is_awake;
 }
 
-/* A thread of the program stands at the closed gate. */
+/* A thread of the program stands at the closed gate. It waits for the thread that moves memory, if there is one. */
 static bool wake_for_work(void)
 {
+	struct wait wait = {.attempt = SHORT};
 	struct gp_sleep_result result;
-	int cancel_state;
+	struct hold hold;
+	bool is_awake;
 
 	if (is_mover)
 		return false;
 	atomic_fetch_add(&n_waiting, 1);
-	gp_mutex_lock(&lock);
-	own(&cancel_state);
-	if (atomic_load(&state) == GP_SLEEP_ASLEEP)
-		(void)wake_alone(UINT64_MAX, &result);
-	end(cancel_state);
+	for (unsigned attempt = 0;; attempt++) {
+		block_signals(&hold.signals);
+		gp_mutex_lock(&lock);
+		own(&hold);
+		is_awake = atomic_load(&state) != GP_SLEEP_ASLEEP || wake_alone(&wait, &result);
+		end(&hold);
+		if (is_awake)
+			break;
+		pause_wake(&wait, attempt);
+	}
 	atomic_fetch_sub(&n_waiting, 1);
 	return true;
 }

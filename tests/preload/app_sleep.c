@@ -10,7 +10,9 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -677,6 +679,182 @@ static void awaited(void)
 	app_report_driver();
 }
 
+static _Atomic int n_signals;
+static pthread_t main_thread;
+
+/* A handler that uses the memory, and one that ends the process. Faults end here, so that a wake can succeed. */
+static void use_memory(int number)
+{
+	APP_MUST(cuMemsetD32_v2(blocks[0], 100, sizes[0] / 4));
+	atomic_fetch_add(&n_signals, 1);
+}
+
+static void exit_now(int number)
+{
+	fault(NULL);
+	exit(3);
+}
+
+/* Sends SIGTERM to the main thread while its sleep is inside the driver. */
+static void *interrupt_sleep(void *unused)
+{
+	app_await_stopped_call();
+	(void)pthread_kill(main_thread, SIGTERM);
+	usleep(1000);
+	app_fact("signals in the move", (uint64_t)atomic_load(&n_signals));
+	app_release_calls();
+	return NULL;
+}
+
+/* The handler runs after the memory has moved, not while the thread is at work on it. */
+static void signalled(void)
+{
+	pthread_t other;
+
+	app_start();
+	make_blocks();
+	(void)signal(SIGTERM, use_memory);
+	main_thread = pthread_self();
+	app_stop_calls("cuMemUnmap", false);
+	(void)pthread_create(&other, NULL, interrupt_sleep, NULL);
+	report("slept", gpupool_sleep(TIMEOUT_MS));
+	app_release_calls();
+	(void)pthread_join(other, NULL);
+	app_fact("handled", (uint64_t)atomic_load(&n_signals));
+	app_say("wrong words", "%zu", count_wrong());
+	app_report_driver();
+}
+
+/* From now on the driver has no memory. */
+static void make_short(void)
+{
+	bool (*inject)(const char *spec) = (bool (*)(const char *))dlsym(RTLD_DEFAULT, "simgpu_fault");
+
+	if (inject)
+		(void)inject("cuMemCreate:1+=2");
+}
+
+static void *end_shortage(void *how)
+{
+	uint64_t before = app_calls("cuMemCreate");
+
+	/* The main thread makes attempts. */
+	while (app_calls("cuMemCreate") < before + 3)
+		usleep(1000);
+	report("woke", gpupool_wake(0));
+	app_fact("asleep", device_bytes(0));
+	if (how)
+		(void)pthread_kill(main_thread, SIGTERM);
+	else
+		fault(NULL);
+	return NULL;
+}
+
+/*
+ * Work finds no memory for the process that is asleep. APP_END: nothing: the memory comes back; kill: SIGTERM ends the
+ * process meanwhile; exit: its handler calls exit().
+ */
+static void short_wake(void)
+{
+	const char *end = getenv("APP_END");
+	pthread_t other;
+
+	app_start();
+	make_blocks();
+	if (end && strcmp(end, "exit") == 0)
+		(void)signal(SIGTERM, exit_now);
+	(void)atexit(check_at_exit);
+	if (gpupool_sleep(TIMEOUT_MS) < 0)
+		return;
+	main_thread = pthread_self();
+	make_short();
+	(void)pthread_create(&other, NULL, end_shortage, (void *)end);
+	APP_MUST(cuMemsetD32_v2(blocks[0], 100, sizes[0] / 4));
+	(void)pthread_join(other, NULL);
+	app_report_driver();
+}
+
+static pthread_barrier_t both;
+
+static void *use_cache(void *unused)
+{
+	CUdeviceptr more[64];
+
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	for (int i = 0; i < 64; i++)
+		more[i] = app_alloc(64 * KIB);
+	for (int i = 0; i < 64; i++)
+		APP_MUST(cuMemFree_v2(more[i]));
+	(void)pthread_barrier_wait(&both);
+	(void)pthread_barrier_wait(&both); /* asleep */
+	return NULL;
+}
+
+/* A thread ends, whose cache has memory that is asleep; and the test invalidates a region. */
+static void ends_asleep(void)
+{
+	CUdeviceptr block;
+	pthread_t thread;
+
+	app_start();
+	make_blocks();
+	(void)gpupool_region_begin("kept");
+	block = app_alloc(sizes[4]);
+	(void)gpupool_region_end();
+	app_fill(NULL, block, sizes[4], 4);
+	(void)pthread_barrier_init(&both, NULL, 2);
+	(void)pthread_create(&thread, NULL, use_cache, NULL);
+	(void)pthread_barrier_wait(&both);
+	APP_MUST(cuCtxSynchronize());
+	sleep_now();
+	(void)pthread_barrier_wait(&both);
+	(void)pthread_join(thread, NULL);
+	app_pause("asleep");
+	app_fact("asleep", device_bytes(0));
+	app_say("wrong words", "%zu", count_wrong() + app_count_wrong(NULL, block, sizes[4], 4));
+	APP_MUST(cuMemFree_v2(block));
+	APP_MUST(cuCtxSynchronize());
+	app_pause("awake");
+	app_report_driver();
+}
+
+/* The kernel gives the process no more memory. */
+static void no_host(void)
+{
+	struct rlimit before, none = {0, RLIM_INFINITY};
+	unsigned long pages = 0;
+	FILE *statm;
+
+	app_start();
+	make_blocks();
+	(void)getrlimit(RLIMIT_AS, &before);
+	statm = fopen("/proc/self/statm", "r");
+	if (statm && fscanf(statm, "%lu", &pages) == 1)
+		none = (struct rlimit){pages * 4096 + 2 * MIB, before.rlim_max};
+	if (statm)
+		(void)fclose(statm);
+	(void)setrlimit(RLIMIT_AS, &none);
+	report("without host memory", gpupool_sleep(TIMEOUT_MS));
+	app_fact("bytes", device_bytes(0));
+	(void)setrlimit(RLIMIT_AS, &before);
+	app_say("wrong words", "%zu", count_wrong());
+	APP_MUST(cuCtxSynchronize());
+	sleep_now();
+	app_say("wrong words", "%zu", count_wrong());
+	app_report_driver();
+}
+
+/* A client of the control socket sends a request and is gone before the answer. */
+static void left_alone(void)
+{
+	app_start();
+	make_blocks();
+	app_pause("awake");
+	app_fact("asleep", device_bytes(0));
+	app_say("wrong words", "%zu", count_wrong());
+	app_report_driver();
+}
+
 enum { N_THREADS = 4, N_OWN = 5 };
 
 static _Atomic unsigned n_wrong, n_slept, n_busy, n_failed;
@@ -796,6 +974,11 @@ const struct app_scenario app_scenarios[] = {
 	{"dropped", dropped, 0},
 	{"faulty", faulty, 0},
 	{"awaited", awaited, 0},
+	{"signalled", signalled, 0},
+	{"short-wake", short_wake, 0},
+	{"ends-asleep", ends_asleep, 0},
+	{"no-host", no_host, 0},
+	{"left-alone", left_alone, 0},
 	{"threads", threads, 0},
 	{0},
 };

@@ -267,14 +267,11 @@ bool play_is_listening(void)
 	return find_socket(name, "");
 }
 
-static const char *ask_socket(const char *begin, const char *request)
+static int send_request(const char *begin, const char *request)
 {
-	static char answer[ANSWER_MAX];
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	char name[256];
-	size_t length = 0;
-	ssize_t n;
 
 	ck_assert_int_ge(fd, 0);
 	ck_assert_msg(find_socket(name, begin), "expected a control socket, found none");
@@ -282,6 +279,16 @@ static const char *ask_socket(const char *begin, const char *request)
 		(int)sizeof(address.sun_path));
 	ck_assert_int_eq(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
 	ck_assert_int_eq(dprintf(fd, "%s\n", request), (int)strlen(request) + 1);
+	return fd;
+}
+
+static const char *ask_socket(const char *begin, const char *request)
+{
+	static char answer[ANSWER_MAX];
+	int fd = send_request(begin, request);
+	size_t length = 0;
+	ssize_t n;
+
 	while ((n = read(fd, answer + length, sizeof(answer) - 1 - length)) > 0) {
 		length += (size_t)n;
 		if (answer[length - 1] == '\n')
@@ -290,6 +297,11 @@ static const char *ask_socket(const char *begin, const char *request)
 	answer[length] = '\0';
 	close(fd);
 	return answer;
+}
+
+int play_ask_only(const char *request)
+{
+	return send_request("", request);
 }
 
 char play_answers[8][256 * 1024];

@@ -7,7 +7,9 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "play.h"
 
@@ -376,6 +378,7 @@ static const struct {
 	{"APP_FAULT_ASLEEP=cuEventRecord 1 999", "A=", "slept error", EIO},
 	{"A=", "APP_FAULT_AWAKE=cuMemCreate 1 2", "woke error", ENOMEM},
 	{"A=", "APP_FAULT_AWAKE=cuMemCreate 2 2", "woke error", ENOMEM},
+	{"A=", "APP_FAULT_AWAKE=cuMemCreate 3 2", "woke error", ENOMEM},
 	{"A=", "APP_FAULT_AWAKE=cuMemMap 2 2", "woke error", ENOMEM},
 	{"A=", "APP_FAULT_AWAKE=cuMemSetAccess 2 999", "woke error", EIO},
 	{"A=", "APP_FAULT_AWAKE=cuMemcpyHtoDAsync_v2 2 999", "woke error", EIO},
@@ -394,6 +397,128 @@ START_TEST(a_call_that_the_driver_refuses_leaves_a_process_awake_or_asleep_and_n
 	else
 		ck_assert_uint_lt(play_fact("bytes after the wake"), POOLED);
 	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
+START_TEST(a_handler_of_a_signal_runs_after_the_memory_has_moved)
+{
+	play_run(&(struct play){.program = "app_sleep", .words = {"signalled"}, .env = vmm, .preload = play_library});
+	ck_assert_int_eq(play_status, 0);
+	ck_assert_uint_eq(play_fact("slept"), POOLED);
+	ck_assert_uint_eq(play_fact("signals in the move"), 0);
+	ck_assert_uint_eq(play_fact("handled"), 1);
+	ck_assert_ptr_nonnull(strstr(play_out, "wrong words: 0\n"));
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
+/* Work waits for memory that others have. SIGTERM ends the process meanwhile, or its handler does. */
+static const struct {
+	const char *end;
+	int status;
+	const char *out;
+} shortages[] = {
+	{"A=", 0, "wrong words at exit: 0\n"},
+	{"APP_END=exit", 3, "wrong words at exit: 0\n"},
+	{"APP_END=kill", 128 + SIGTERM, ""},
+};
+
+START_TEST(a_wake_that_is_short_of_memory_says_so_and_waits_and_a_signal_ends_it)
+{
+	const char *env[] = {shortages[_i].end, VMM, GPU, NULL};
+
+	play_run(&(struct play){.program = "app_sleep", .words = {"short-wake"}, .env = env, .preload = play_library});
+	ck_assert_int_eq(play_status, shortages[_i].status);
+	ck_assert_msg(strstr(play_err, "waking: waiting for 28 MiB of device memory"), "%s", play_err);
+	ck_assert_uint_eq(play_fact("woke error"), ENOMEM);
+	ck_assert_uint_lt(play_fact("asleep"), POOLED);
+	ck_assert_str_eq(play_out, shortages[_i].out);
+}
+END_TEST
+
+static void invalidate_region(const char *name)
+{
+	const char *answer;
+
+	if (strcmp(name, "asleep") == 0) {
+		answer = play_ask("region invalidate kept");
+		ck_assert_uint_eq(play_number(answer, "busy_bytes"), 16 * MIB);
+		ck_assert_uint_eq(play_number(answer, "released_bytes"), 0);
+	} else {
+		answer = play_ask("region");
+		ck_assert_uint_eq(play_number(answer, "cached_bytes"), 0);
+	}
+}
+
+START_TEST(a_thread_ends_and_a_region_is_invalidated_while_the_process_is_asleep)
+{
+	play_run(&(struct play){.program = "app_sleep",
+		.words = {"ends-asleep"},
+		.env = vmm,
+		.preload = play_library,
+		.at_pause = invalidate_region});
+	ck_assert_int_eq(play_status, 0);
+	ck_assert_uint_lt(play_fact("asleep"), POOLED);
+	ck_assert_ptr_nonnull(strstr(play_out, "wrong words: 0\n"));
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
+START_TEST(a_process_that_gets_no_host_memory_stays_awake)
+{
+	play_run(&(struct play){.program = "app_sleep", .words = {"no-host"}, .env = vmm, .preload = play_library});
+	ck_assert_int_eq(play_status, 0);
+	ck_assert_uint_eq(play_fact("without host memory error"), ENOMEM);
+	ck_assert_uint_ge(play_fact("bytes"), POOLED);
+	ck_assert_uint_eq(play_fact("slept"), POOLED);
+	ck_assert_ptr_nonnull(strstr(play_out, "wrong words: 0\nwrong words: 0\n"));
+}
+END_TEST
+
+/* The client is killed after it has sent its request. Then the process is asleep, and goes on as usual. */
+static void ask_and_die(const char *name)
+{
+	static char text[256];
+	pid_t client = fork();
+
+	if (client == 0) {
+		(void)play_ask_only("sleep");
+		(void)kill(getpid(), SIGKILL);
+	}
+	ck_assert_int_eq(waitpid(client, NULL, 0), client);
+	do
+		snprintf(text, sizeof(text), "%s", strstr(play_ask("status"), "\"sleep\":"));
+	while (!strstr(text, "\"asleep\""));
+}
+
+START_TEST(a_process_whose_client_was_killed_is_asleep_and_goes_on)
+{
+	play_run(&(struct play){.program = "app_sleep",
+		.words = {"left-alone"},
+		.env = vmm,
+		.preload = play_library,
+		.at_pause = ask_and_die});
+	ck_assert_int_eq(play_status, 0);
+	ck_assert_uint_lt(play_fact("asleep"), POOLED);
+	ck_assert_ptr_nonnull(strstr(play_out, "wrong words: 0\n"));
+}
+END_TEST
+
+static void kill_asleep(const char *name)
+{
+	ck_assert_ptr_nonnull(strstr(play_ask("sleep 1000"), "\"was_so\":false"));
+	ck_assert_int_eq(kill((pid_t)play_number(play_ask("status"), "pid"), SIGKILL), 0);
+}
+
+START_TEST(a_process_that_is_killed_asleep_leaves_nothing_that_others_wait_for)
+{
+	play_run(&(struct play){.program = "app_sleep",
+		.words = {"left-alone"},
+		.env = vmm,
+		.preload = play_library,
+		.at_pause = kill_asleep});
+	ck_assert_int_eq(play_status, 128 + SIGKILL);
+	play_sleep("content", vmm, NULL);
 }
 END_TEST
 
@@ -428,6 +553,13 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc, a_process_that_cannot_sleep_says_why_and_stays_as_it_is, 0, LENGTH(refusals));
 	tcase_add_loop_test(
 		tc, a_call_that_the_driver_refuses_leaves_a_process_awake_or_asleep_and_never_wrong, 0, LENGTH(faults));
+	tcase_add_test(tc, a_handler_of_a_signal_runs_after_the_memory_has_moved);
+	tcase_add_loop_test(
+		tc, a_wake_that_is_short_of_memory_says_so_and_waits_and_a_signal_ends_it, 0, LENGTH(shortages));
+	tcase_add_test(tc, a_thread_ends_and_a_region_is_invalidated_while_the_process_is_asleep);
+	tcase_add_test(tc, a_process_that_gets_no_host_memory_stays_awake);
+	tcase_add_test(tc, a_process_whose_client_was_killed_is_asleep_and_goes_on);
+	tcase_add_test(tc, a_process_that_is_killed_asleep_leaves_nothing_that_others_wait_for);
 	tcase_add_test(tc, threads_at_work_find_their_content_while_others_put_the_process_to_sleep);
 }
 

@@ -15,6 +15,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -86,21 +87,19 @@ def run_one(args, seed, n):
     scenario, settings, cost = choose(seed)
     cycles = max(1, n // cost)
     command, env = EMULATOR + [args.program, scenario], environment(args, seed, cycles, settings)
-    facts, facts_in = os.pipe()
-    # The program reports its counts on descriptor 3.
-    shell = ["sh", "-c", 'exec "$@" 3>&%d' % facts_in, "sh"] + command
     hangs = ""
-    with subprocess.Popen(shell, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True,
-                          errors="replace", pass_fds=[facts_in]) as process:
-        os.close(facts_in)
-        try:
-            out, err = process.communicate(timeout=args.limit)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            out, err = process.communicate()
-            hangs = "\nthe program hung and was killed after %d s\n" % args.limit
-    with os.fdopen(facts) as lines:
-        counts = dict(re.findall(r"^(\w+) (\d+)$", lines.read(), re.M))
+    with tempfile.NamedTemporaryFile(prefix="gpupool-sleeps-", mode="r") as facts:
+        # The program reports its counts on descriptor 3.
+        shell = ["sh", "-c", 'exec "$@" 3>"$0"', facts.name] + command
+        with subprocess.Popen(shell, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True,
+                              errors="replace") as process:
+            try:
+                out, err = process.communicate(timeout=args.limit)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                out, err = process.communicate()
+                hangs = "\nthe program hung and was killed after %d s\n" % args.limit
+        counts = dict(re.findall(r"^(\w+) (\d+)$", facts.read(), re.M))
     counts = {name: int(value) for name, value in counts.items() if name in COLUMNS}
     match = re.search(r"^wrong: (\d+)$", out, re.M)
     counts["wrong"] = int(match.group(1)) if match else 1
