@@ -33,11 +33,13 @@ struct answer {
 	unsigned char bytes[BYTES_MAX];
 };
 
-/* Written by the thread that puts the process to sleep, before is_learned is set. */
-static struct device_answers {
+struct device_answers {
 	_Atomic bool is_learned;
 	struct answer of_list[ATTRIBUTES_MAX], alone[ATTRIBUTES_MAX];
-} devices[GP_DEVICES_MAX];
+};
+
+/* Written by the thread that puts the process to sleep, before is_learned is set. */
+static struct device_answers by_device[GP_DEVICES_MAX];
 
 static CUresult ask(void *data, int attribute, bool is_of_list, CUdeviceptr ptr)
 {
@@ -68,7 +70,7 @@ static struct answer learn(int attribute, bool is_of_list, CUdeviceptr ptr)
 
 void gp_pointer_answers_learn(struct gp_context *context, CUdeviceptr ptr)
 {
-	struct device_answers *device = &devices[context->device->index];
+	struct device_answers *device = &by_device[context->device->index];
 	struct gp_driver_scope scope;
 
 	if (atomic_load(&device->is_learned) || !gp_real.cuPointerGetAttribute || !gp_real.cuPointerGetAttributes ||
@@ -87,7 +89,7 @@ void gp_pointer_answers_learn(struct gp_context *context, CUdeviceptr ptr)
 
 bool gp_pointer_answer(int device, int attribute, bool is_of_list, void *data)
 {
-	const struct device_answers *known = &devices[device];
+	const struct device_answers *known = &by_device[device];
 	const struct answer *answer;
 
 	if (attribute < 0 || attribute >= ATTRIBUTES_MAX || !atomic_load(&known->is_learned))

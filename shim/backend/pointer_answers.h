@@ -14,7 +14,7 @@
 void gp_pointer_answers_learn(struct gp_context *context, CUdeviceptr ptr);
 
 /*
- * True if the driver's answer is known: of cuPointerGetAttributes (is_of_list), or of cuPointerGetAttribute. Stores it in
- * *data, unless data is NULL.
+ * True if the driver's answer is known: of cuPointerGetAttributes (is_of_list), or of cuPointerGetAttribute. Stores it
+ * in *data, unless data is NULL.
  */
 bool gp_pointer_answer(int device, int attribute, bool is_of_list, void *data);

@@ -18,6 +18,7 @@
 #include "shim/base/log.h"
 #include "shim/base/memory_left.h"
 #include "shim/base/slow_path.h"
+#include "shim/context/adopt.h"
 #include "shim/context/capture.h"
 #include "shim/context/context.h"
 #include "shim/context/driver_call.h"
@@ -70,7 +71,7 @@ static uint64_t deadline(uint64_t timeout_ns)
 	return timeout_ns > UINT64_MAX - now_ns ? UINT64_MAX : now_ns + timeout_ns;
 }
 
-/* What the thread that holds the lock has put off. */
+/* Cancellation and signals that the thread that holds the lock has put off. */
 struct hold {
 	int cancel_state;
 	sigset_t signals; /* the thread's mask before */

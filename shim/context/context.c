@@ -15,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "driver_call.h"
 #include "green.h"
 #include "pool/pool_control.h"
 #include "serial.h"
@@ -31,7 +30,7 @@ static struct gp_context *table[CONTEXTS_MAX];
 static unsigned n_table;
 static uint64_t n_ends;              /* number of ends that have begun so far */
 _Atomic unsigned gp_contexts_ending; /* changes under table_lock */
-static _Atomic unsigned n_adopting;  /* threads in gp_context_adopt */
+_Atomic unsigned gp_contexts_adopting;
 
 /* Both are set before there is a context. */
 static const struct gp_context_backend *backend;
@@ -41,7 +40,7 @@ static void reset_in_child(void)
 {
 	atomic_store(&table_lock.holders, 0);
 	atomic_store(&gp_contexts_ending, 0);
-	atomic_store(&n_adopting, 0);
+	atomic_store(&gp_contexts_adopting, 0);
 	gp_context_seen_reset();
 }
 
@@ -314,40 +313,9 @@ struct gp_context *gp_context_current(void)
 	return find_or_make(handle);
 }
 
-/*
- * A thread that ends a context first counts its end, and then waits until no thread adopts. A thread that adopts first
- * counts itself, and then looks for ends. So no call is made in a context that has ended.
- */
-static bool adopt(CUcontext handle)
-{
-	struct gp_driver_scope scope;
-	struct gp_context *context;
-
-	if (atomic_load(&gp_contexts_ending) || !gp_context_is_seen(handle) || gp_driver_enter(&scope, handle))
-		return false;
-	context = gp_context_current();
-	gp_driver_leave(&scope);
-	gp_context_put(context);
-	return context != NULL;
-}
-
-bool gp_context_adopt(CUcontext handle)
-{
-	struct gp_context *context = gp_table_find(handle, 0);
-	bool is_known = context != NULL;
-
-	gp_context_put(context);
-	if (is_known)
-		return true;
-	atomic_fetch_add(&n_adopting, 1);
-	is_known = adopt(handle);
-	atomic_fetch_sub(&n_adopting, 1);
-	return is_known;
-}
-
 void gp_context_await_adoption(void)
 {
-	for (unsigned attempt = 0; atomic_load(&n_adopting); attempt++)
+	for (unsigned attempt = 0; atomic_load(&gp_contexts_adopting); attempt++)
 		gp_yield(attempt);
 }
 

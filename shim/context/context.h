@@ -129,12 +129,10 @@ struct gp_context *gp_context_current(void);
 struct gp_context *gp_context_use(struct gp_context *context);
 
 /*
- * Makes the structure of a context that the program can work in, if it has none, since no memory was allocated there.
- * False if there is none afterwards: the context has ended, the end of another one is under way, or it cannot be made.
+ * For an end, after gp_table_close: waits until no thread is in gp_context_adopt (adopt.h). Such a thread counts itself
+ * here.
  */
-bool gp_context_adopt(CUcontext handle);
-
-/* To be called in an end, after gp_table_close: waits until no thread makes such a structure. */
+extern _Atomic unsigned gp_contexts_adopting;
 void gp_context_await_adoption(void);
 void gp_context_put(struct gp_context *context);
 

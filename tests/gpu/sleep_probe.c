@@ -159,7 +159,7 @@ static void replay(CUdeviceptr *blocks)
 	check(!wrong, "a graph that was replayed after 20 sleeps");
 }
 
-/* All that the driver and gpupool say about a pointer. The driver does not write all bytes of each answer. */
+/* Answers about a pointer. The driver does not write all bytes of each. */
 static const int attributes[] = {1, 2, 3, 7, 8, 9, 10, 11, 12, 13, 14, 15, 17};
 
 enum { N_ATTRIBUTES = sizeof(attributes) / sizeof(*attributes), HOST_POINTER = 4 };

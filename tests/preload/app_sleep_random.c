@@ -322,8 +322,8 @@ static void break_something(struct program *program, bool (*inject)(const char *
 }
 
 /*
- * One thread. It falls asleep at any point, since all of its work ends. In every second program the driver refuses calls
- * while the process falls asleep and wakes, by call.
+ * One thread. It falls asleep at any point, since all of its work ends. In every second program the driver refuses
+ * calls while the process falls asleep and wakes.
  */
 static void alone(struct program *program)
 {
@@ -381,7 +381,7 @@ static void prepare(void)
 		APP_MUST(cuDevicePrimaryCtxRetain(&ctx, (int)n_places));
 		places[n_places] = make_place(ctx);
 	}
-	/* A process without pooled memory cannot sleep, and one whose region nothing was allocated in cannot drop it. */
+	/* A process without pooled memory cannot sleep, and a region without memory cannot be dropped. */
 	(void)gpupool_region_begin("random");
 	APP_MUST(cuMemFree_v2(app_alloc(512)));
 	(void)gpupool_region_end();

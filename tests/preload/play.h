@@ -58,7 +58,7 @@ uint64_t play_fact(const char *name);
  * answer.
  */
 const char *play_ask(const char *request);
-int play_ask_only(const char *request); /* returns the connection */
+int play_ask_only(const char *request);                      /* returns the connection */
 const char *play_ask_pid(unsigned pid, const char *request); /* if several processes run */
 uint64_t play_number(const char *json, const char *name);
 

@@ -24,6 +24,7 @@ REPORTS = re.compile(r"WARNING: ThreadSanitizer|ERROR: \w+Sanitizer|runtime erro
 JITTER = "cuMemcpyDtoHAsync_v2=20,cuMemsetD32Async=50,cuLaunchKernel=50,cuMemUnmap=20,cuMemCreate=20"
 COLUMNS = ("programs", "cycles", "busy", "failed", "checks", "wrong", "races", "bad")
 FAILURES_MAX = 5  # the run ends after this many bad programs
+PROGRESS = 50000  # cycles between two lines of counts
 
 
 def parse_arguments():
@@ -129,8 +130,14 @@ class Run:
         while (job := self.next_seed()):
             counts = run_one(self.args, *job)
             with self.lock:
+                before = self.sums["cycles"]
                 for name in COLUMNS:
                     self.sums[name] += counts.get(name, 0)
+                if self.sums["cycles"] // PROGRESS != before // PROGRESS:
+                    self.print_sums()
+
+    def print_sums(self):
+        print(", ".join("%d %s" % (self.sums[name], name) for name in COLUMNS), flush=True)
 
 
 def interrupt(*unused):
@@ -148,7 +155,7 @@ def main():
         except KeyboardInterrupt:
             run.is_cut_short = True
     print("seeds %d to %d, %d s" % (args.seed, run.seed - 1, time.monotonic() - start))
-    print(", ".join("%d %s" % (run.sums[name], name) for name in COLUMNS))
+    run.print_sums()
     if run.is_cut_short:
         print("interrupted")
     sys.exit(1 if run.sums["bad"] or run.is_cut_short else 0)
