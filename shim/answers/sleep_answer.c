@@ -8,6 +8,9 @@
 #include <unistd.h>
 
 #include "shim/backend/sleep.h"
+#include "shim/backend/sleep_policy.h"
+#include "shim/base/state.h"
+#include "shim/context/device.h"
 #include "shim/ctl/ctl_request.h"
 
 /* A sleep waits for the GPU, a wake for memory. The longest wait keeps other clients of the socket waiting, too. */
@@ -57,17 +60,56 @@ int gp_wake_answer(int argc, char **argv, struct gp_json *out)
 	return answer(argc, argv, out, GP_CTL_wake, WAKE_MS, gp_wake);
 }
 
+static void write_stay(struct gp_json *out, const char *what, uint64_t bytes, const char *why)
+{
+	gp_json_object_begin(out, NULL);
+	gp_json_string(out, "what", what);
+	gp_json_amount(out, "bytes", bytes);
+	gp_json_string(out, "why", why);
+	gp_json_object_end(out);
+}
+
+/* Writes what a process that is asleep keeps. */
+static void write_stays(struct gp_json *out)
+{
+	uint64_t unpooled = 0;
+
+	for (int i = 0; i < GP_DEVICES_MAX; i++)
+		if (gp_device_if_used(i))
+			unpooled += atomic_load(&gp_device_if_used(i)->unpooled_bytes);
+	gp_json_array_begin(out, "stays");
+	write_stay(out, "context", UINT64_MAX,
+		"code, stacks and buffers of the CUDA context, whose size the driver does not say");
+	if (unpooled)
+		write_stay(out, "unpooled", unpooled,
+			"managed memory, arrays, and memory of cuMemCreate or of the driver's own pools: gpupool has "
+			"no copy of their addresses");
+	if (atomic_load(&gp_state.pinned_budget.charged_bytes))
+		write_stay(out, "pinned", atomic_load(&gp_state.pinned_budget.charged_bytes),
+			"pinned host memory is no memory of the device");
+	gp_json_array_end(out);
+}
+
 void gp_sleep_write_status(struct gp_json *out)
 {
+	struct gp_sleep_policy policy = gp_sleep_policy_status();
 	struct gp_sleep_status status = gp_sleep_status();
 
 	gp_json_object_begin(out, "sleep");
 	gp_json_string(out, "state", gp_sleep_state_name(status.state));
 	gp_json_u64(out, "asleep_bytes", status.device_bytes);
 	gp_json_u64(out, "host_bytes", status.host_bytes);
+	gp_json_u64(out, "dropped_bytes", status.device_bytes - gp_min(status.host_bytes, status.device_bytes));
 	gp_json_u64(out, "kept_host_bytes", status.kept_bytes);
 	gp_json_u64(out, "asleep_ns", status.since_ns);
 	gp_json_u64(out, "sleeps", status.n_sleeps);
 	gp_json_u64(out, "wakes", status.n_wakes);
+	gp_json_string(out, "setting", gp_state.config.text[GP_OPTION_SLEEP]);
+	gp_json_u64(out, "idle_ns", policy.idle_ns);
+	gp_json_u64(out, "idle_sleeps", policy.n_idle);
+	gp_json_u64(out, "asked_sleeps", policy.n_asked);
+	gp_json_string(out, "refusal", *policy.why ? policy.why : NULL);
+	if (status.state == GP_SLEEP_ASLEEP)
+		write_stays(out);
 	gp_json_object_end(out);
 }

@@ -34,7 +34,10 @@ struct gp_process {
 	uid_t uid;           /* owner of the process */
 	int error;           /* 0; -EPERM: it refused; another -errno: no valid answer */
 	uint64_t bytes;      /* given back, by its own account */
-	uint64_t held_bytes; /* that it holds on the device, likewise; 0: unknown */
+	uint64_t held_bytes; /* that it holds on the device, or that its sleep would give, likewise; 0: unknown */
+	uint64_t idle_ms;    /* since its last work, likewise */
+	pid_t named_pid;     /* by the name of its socket */
+	uint64_t named_start_ticks;
 };
 
 struct gp_processes {
@@ -49,8 +52,8 @@ struct gp_processes {
 typedef bool (*gp_processes_filter)(pid_t pid, uint64_t start_ticks);
 
 /*
- * Sends the request, which is one line with its newline, and collects answers of the schemas "gpupool.yield/1" and
- * "gpupool.wanted/1". are_all: also asks processes of other users, which only root can do. filter: NULL asks all.
+ * Sends the request, which is one line with its newline, and collects answers of the schemas "gpupool.yield/1",
+ * "gpupool.wanted/1" and "gpupool.rest/1". are_all: also asks processes of other users, which only root can do. filter: NULL asks all.
  * max_ms: the ask timeout, at most GP_PROCESSES_ASK_MS. A process is unresponsive if it does not answer within
  * GP_PROCESSES_ASK_MS. Keeps errno.
  */
@@ -58,7 +61,7 @@ void gp_processes_ask(
 	const char *request, bool are_all, gp_processes_filter filter, int max_ms, struct gp_processes *ret);
 
 /*
- * Parses an answer. Returns 0, the bytes given back and the bytes held, 0 if the answer does not contain them; -EPERM
- * if the process refuses; or -EPROTO if the answer is invalid.
+ * Parses an answer into bytes, held_bytes and idle_ms, 0 if the answer does not contain them. Returns 0; -EPERM if the
+ * process refuses; or -EPROTO if the answer is invalid.
  */
-int gp_processes_parse(const char *line, uint64_t *ret_bytes, uint64_t *ret_held_bytes);
+int gp_processes_parse(const char *line, struct gp_process *ret);

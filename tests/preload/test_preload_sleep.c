@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "play.h"
 
@@ -83,6 +84,80 @@ START_TEST(the_commands_put_a_process_to_sleep_and_wake_it)
 	ck_assert_ptr_nonnull(strstr(play_out, "wrong words: 0\n"));
 	ck_assert_uint_eq(play_fact("asked"), play_fact("asleep") + POOLED);
 	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
+enum { TRIES = 3000, TRY_US = 10000 };
+
+/* Asks for the status until it contains the text. */
+static const char *await_status(const char *text)
+{
+	const char *status = "";
+
+	for (int i = 0; i < TRIES && !strstr(status, text); i++) {
+		usleep(TRY_US);
+		status = play_ask("status");
+	}
+	ck_assert_msg(strstr(status, text), "expected %s in: %.600s", text, strstr(status, "\"sleep\":{"));
+	return status;
+}
+
+static unsigned n_idle;
+
+static void await_sleep(const char *name)
+{
+	const char *status, *sleep;
+
+	if (strcmp(name, "idle") != 0) {
+		(void)await_status("\"refusal\":\"busy: the GPU has not finished its work");
+		return;
+	}
+	status = await_status("\"state\":\"asleep\"");
+	sleep = strstr(status, "\"sleep\":{");
+	ck_assert_uint_eq(play_number(sleep, "idle_sleeps"), ++n_idle);
+	ck_assert_uint_eq(play_number(sleep, "asked_sleeps"), 0);
+	ck_assert_uint_eq(play_number(sleep, "wakes"), n_idle - 1);
+	ck_assert_uint_eq(play_number(sleep, "asleep_bytes"), POOLED);
+}
+
+START_TEST(an_idle_process_sleeps_by_itself_and_a_kernel_that_has_not_ended_keeps_it_awake)
+{
+	const char *env[] = {VMM, GPU, "GPUPOOL_SLEEP=idle:20ms", NULL};
+
+	play_run(&(struct play){.program = "app_sleep",
+		.words = {"idles"},
+		.env = env,
+		.preload = play_library,
+		.at_pause = await_sleep});
+	ck_assert_int_eq(play_status, 0);
+	ck_assert_uint_eq(n_idle, 3);
+	ck_assert_ptr_nonnull(strstr(play_out, "wrong words: 0\n"));
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
+/* Why an idle process stays awake is said once. */
+static void await_refusal(const char *name)
+{
+	if (strcmp(name, "idle") == 0)
+		(void)await_status("\"refusal\":\"");
+}
+
+START_TEST(an_idle_process_that_cannot_sleep_says_so_once)
+{
+	const char *env[] = {"GPUPOOL_POOL=split", "GPUPOOL_SLEEP=idle:20ms", NULL}, *first;
+	static const char text[] = "GPUPOOL_SLEEP: the idle process stays awake: only memory of the pool type vmm";
+
+	play_run(&(struct play){.program = "app_sleep",
+		.words = {"idles"},
+		.env = env,
+		.preload = play_library,
+		.at_pause = await_refusal});
+	ck_assert_int_eq(play_status, 0);
+	ck_assert_ptr_nonnull(strstr(play_err, "GPUPOOL_SLEEP needs GPUPOOL_POOL=vmm or auto"));
+	first = strstr(play_err, text);
+	ck_assert_msg(first, "%s", play_err);
+	ck_assert_ptr_null(strstr(first + 1, text));
 }
 END_TEST
 
@@ -242,6 +317,8 @@ static void add(TCase *tc)
 {
 	tcase_add_test(tc, a_process_asleep_holds_only_its_context_and_has_its_content_awake);
 	tcase_add_test(tc, the_commands_put_a_process_to_sleep_and_wake_it);
+	tcase_add_test(tc, an_idle_process_sleeps_by_itself_and_a_kernel_that_has_not_ended_keeps_it_awake);
+	tcase_add_test(tc, an_idle_process_that_cannot_sleep_says_so_once);
 	tcase_add_test(tc, a_kernel_that_has_not_ended_keeps_a_process_awake);
 	tcase_add_test(tc, a_sleep_without_a_bound_ends_when_the_kernel_that_it_waits_for_waits_for_the_program);
 	tcase_add_test(tc, a_graph_is_right_after_its_memory_was_asleep_and_a_capture_keeps_a_process_awake);
