@@ -72,21 +72,19 @@ static void write_stay(struct gp_json *out, const char *what, uint64_t bytes, co
 /* Writes what a process that is asleep keeps. */
 static void write_stays(struct gp_json *out)
 {
-	uint64_t unpooled = 0;
+	uint64_t unpooled = 0, pinned = atomic_load(&gp_state.pinned_budget.charged_bytes);
 
 	for (int i = 0; i < GP_DEVICES_MAX; i++)
 		if (gp_device_if_used(i))
 			unpooled += atomic_load(&gp_device_if_used(i)->unpooled_bytes);
 	gp_json_array_begin(out, "stays");
-	write_stay(out, "context", UINT64_MAX,
-		"code, stacks and buffers of the CUDA context, whose size the driver does not say");
+	write_stay(
+		out, "context", UINT64_MAX, "code, stacks and buffers of CUDA, whose size the driver does not report");
 	if (unpooled)
 		write_stay(out, "unpooled", unpooled,
-			"managed memory, arrays, and memory of cuMemCreate or of the driver's own pools: gpupool has "
-			"no copy of their addresses");
-	if (atomic_load(&gp_state.pinned_budget.charged_bytes))
-		write_stay(out, "pinned", atomic_load(&gp_state.pinned_budget.charged_bytes),
-			"pinned host memory is no memory of the device");
+			"managed memory, arrays and other memory that gpupool did not map, and so cannot move");
+	if (pinned)
+		write_stay(out, "pinned", pinned, "pinned memory is in the host already");
 	gp_json_array_end(out);
 }
 

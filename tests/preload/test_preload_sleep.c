@@ -37,19 +37,56 @@ START_TEST(a_process_asleep_holds_only_its_context_and_has_its_content_awake)
 }
 END_TEST
 
-static char stat_text[4096];
+static char stat_text[64 * 1024];
+
+/* Runs gpupool-stat, and asserts that its output contains all of the texts. */
+static void check_stat(const char *words, const char *const *texts)
+{
+	ck_assert_int_eq(play_run_stat(words, stat_text, sizeof(stat_text)), 0);
+	for (; *texts; texts++)
+		ck_assert_msg(strstr(stat_text, *texts), "expected '%s' of %s in: %.2000s", *texts, words, stat_text);
+}
+
+static const struct {
+	const char *words, *texts[7];
+} views[] = {
+	{"status", {"28.0 MiB of the total are given to the driver; their contents take 25.1 MiB of host memory, and "
+		    "2.93 MiB "
+		    "had none to keep",
+			   "stays: context (code, stacks and buffers of CUDA", NULL}},
+	{"list", {"ASLEEP", "28.0 MiB ", NULL}},
+	{"list --json", {"\"state\":\"asleep\"", "\"dropped_bytes\":", "\"stays\":[", NULL}},
+	{"metrics", {"gpupool_asleep_bytes{", "\"} 29360128\n", "gpupool_asleep_host_bytes{",
+			    "gpupool_asleep_dropped_bytes{", "gpupool_asleep_seconds{", "gpupool_sleeps_total{", NULL}},
+	{"metrics --collect=all", {"gpupool_asleep_bytes{", "gpupool_asleep_host_bytes{", NULL}},
+	{"report", {"The process is asleep for ", "28.0 MiB of the total are given to the driver", NULL}},
+};
+
+static void check_views(void)
+{
+	char words[64];
+
+	for (size_t i = 0; i < LENGTH(views); i++) {
+		snprintf(words, sizeof(words), "%s", views[i].words);
+		check_stat(words, views[i].texts);
+	}
+}
 
 static void sleep_by_command(const char *name)
 {
 	const char *answer;
 
 	if (strcmp(name, "awake") == 0) {
+		/* A process that has never slept, and has no setting to, has no series and no column of it. */
+		ck_assert_int_eq(play_run_stat("metrics", stat_text, sizeof(stat_text)), 0);
+		ck_assert_ptr_null(strstr(stat_text, "gpupool_asleep"));
+		ck_assert_int_eq(play_run_stat("list", stat_text, sizeof(stat_text)), 0);
+		ck_assert_ptr_null(strstr(stat_text, "ASLEEP"));
 		ck_assert_int_eq(play_run_stat("sleep", stat_text, sizeof(stat_text)), 0);
 		ck_assert_msg(strstr(stat_text, "asleep: gave 28.0 MiB to the driver"), "%s", stat_text);
 		ck_assert_int_eq(play_run_stat("sleep", stat_text, sizeof(stat_text)), 0);
 		ck_assert_str_eq(stat_text, "the process was asleep already\n");
-		ck_assert_int_eq(play_run_stat("status", stat_text, sizeof(stat_text)), 0);
-		ck_assert_msg(strstr(stat_text, "28.0 MiB of the total are given to the driver"), "%s", stat_text);
+		check_views();
 		answer = play_ask("status");
 		ck_assert_ptr_nonnull(strstr(answer, "\"state\":\"asleep\""));
 		ck_assert_uint_eq(play_number(answer, "asleep_bytes"), POOLED);
@@ -103,6 +140,7 @@ static const char *await_status(const char *text)
 }
 
 static unsigned n_idle;
+static const char *const idle_texts[] = {"GPUPOOL_SLEEP=idle:20ms: idle for ", NULL};
 
 static void await_sleep(const char *name)
 {
@@ -112,6 +150,8 @@ static void await_sleep(const char *name)
 		(void)await_status("\"refusal\":\"busy: the GPU has not finished its work");
 		return;
 	}
+	if (play_stat)
+		check_stat("status", idle_texts);
 	status = await_status("\"state\":\"asleep\"");
 	sleep = strstr(status, "\"sleep\":{");
 	ck_assert_uint_eq(play_number(sleep, "idle_sleeps"), ++n_idle);
