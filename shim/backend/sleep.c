@@ -29,7 +29,7 @@
 
 /* A process that waits for device memory says so, and asks others for memory, at these intervals. */
 #define LOG_NS UINT64_C(5000000000)
-#define ASK_NS UINT64_C(1000000000)
+#define ASK_NS UINT64_C(500000000)
 
 enum { POOLS_MAX = GP_REGIONS_MAX + 1 };
 

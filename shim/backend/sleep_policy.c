@@ -20,11 +20,11 @@
 
 #define MS_NS UINT64_C(1000000)
 
-/* The watcher looks once in a quarter of the time after which the process sleeps, within these bounds. */
-enum { LOOKS = 4, LOOK_MIN_MS = 2, LOOK_MAX_MS = 1000 };
+/* The watcher looks 4 times in the time after which the process sleeps, within these bounds. */
+enum { LOOKS = 4, LOOK_MIN_MS = 2, LOOK_MAX_MS = 250, LOOK_ASLEEP_MS = 1000 };
 
 /* A process that another one asks to sleep has been idle for that long, and awake for AWAKE_NS since it last slept. */
-#define REST_IDLE_NS UINT64_C(1000000000)
+#define REST_IDLE_NS UINT64_C(500000000)
 #define AWAKE_NS     UINT64_C(10000000000)
 
 /* The GPU may take that long to finish. A thread of the program that submits work meanwhile ends the sleep at once. */
@@ -140,10 +140,12 @@ bool gp_sleep_is_watched(void)
 	return is_on();
 }
 
-static int interval_ms(void)
+static int interval_ms(enum gp_sleep_state state)
 {
 	uint64_t ms = has_time() ? gp_state.config.sleep_idle_ms / LOOKS : LOOK_MAX_MS;
 
+	if (state == GP_SLEEP_ASLEEP)
+		return LOOK_ASLEEP_MS;
 	return (int)gp_min(gp_max(ms, (uint64_t)LOOK_MIN_MS), (uint64_t)LOOK_MAX_MS);
 }
 
@@ -160,7 +162,7 @@ int gp_sleep_watch(void)
 	gp_mutex_unlock(&lock);
 	if (is_due && status.state == GP_SLEEP_AWAKE && has_pooled())
 		(void)begin(false);
-	return interval_ms();
+	return interval_ms(status.state);
 }
 
 static void *watch(void *unused)

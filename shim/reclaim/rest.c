@@ -21,6 +21,10 @@
 #define PAUSE_NS     UINT64_C(1000000)
 #define ASK_AGAIN_NS UINT64_C(200000000)
 
+/* How often processes that are not idle yet are asked. None of them takes longer to be than IDLE_MS. */
+#define LOOK_AGAIN_NS UINT64_C(150000000)
+enum { LOOKS = 6, IDLE_MS = 1000 };
+
 /* For the answers to a repeated question. A process that is silent for longer may be on its way. */
 enum { ASK_MS = 500 };
 
@@ -30,7 +34,8 @@ enum { ASK_MS = 500 };
 
 struct sleepers {
 	unsigned n;
-	bool is_last_try; /* none of them is on its way any more */
+	unsigned n_others; /* that have GPUPOOL_SLEEP set, and are not idle */
+	bool is_last_try;  /* none of them is on its way any more */
 	struct gp_process processes[GP_PROCESSES_SHOWN];
 };
 
@@ -69,17 +74,44 @@ static bool has_answered(pid_t pid, uint64_t start_ticks)
 	return answers->n > GP_PROCESSES_SHOWN;
 }
 
-/* Asks all processes how much their sleep would give, and chooses among them. */
-static void choose(struct gp_context *context, uint64_t bytes, struct sleepers *ret)
+/*
+ * Asks all processes how much their sleep would give, and chooses among them. Returns the longest time for which any of
+ * the others has been idle.
+ */
+static uint64_t choose(struct gp_context *context, uint64_t bytes, struct sleepers *ret)
 {
 	struct gp_processes found;
+	uint64_t idle_ms = 0;
 
 	*ret = (struct sleepers){0};
 	gp_reclaim_ask(context, "rest", 0, has_answered, GP_PROCESSES_ASK_MS, &found);
-	for (unsigned i = 0; i < gp_min(found.n, GP_PROCESSES_SHOWN); i++)
+	for (unsigned i = 0; i < gp_min(found.n, GP_PROCESSES_SHOWN); i++) {
 		if (!found.shown[i].error && found.shown[i].held_bytes)
 			ret->processes[ret->n++] = found.shown[i];
+		if (found.shown[i].error || found.shown[i].held_bytes)
+			continue;
+		ret->n_others++;
+		idle_ms = gp_max(idle_ms, found.shown[i].idle_ms);
+	}
 	ret->n = gp_rest_choose(ret->processes, ret->n, bytes);
+	return idle_ms;
+}
+
+/*
+ * A process that has ended its work a moment ago is not idle yet, and would be by the time that this request has failed.
+ * So the processes are asked again for as long as one of them stays idle.
+ */
+static void choose_patiently(struct gp_context *context, uint64_t bytes, struct sleepers *ret)
+{
+	uint64_t before_ms = 0, idle_ms = choose(context, bytes, ret);
+
+	for (int i = 0; i < LOOKS && !ret->n && ret->n_others && gp_capture_is_none(); i++) {
+		if (i && (idle_ms <= before_ms || idle_ms >= IDLE_MS))
+			break;
+		gp_clock_sleep(LOOK_AGAIN_NS);
+		before_ms = idle_ms;
+		idle_ms = choose(context, bytes, ret);
+	}
 }
 
 /* Sends the request to the chosen ones. bytes: 0 asks how far they are. Returns true if any is still on its way. */
@@ -129,7 +161,7 @@ uint64_t gp_rest_wait_begin(
 	sleepers = lacking ? calloc(1, sizeof(*sleepers)) : NULL;
 	if (!sleepers)
 		return 0;
-	choose(context, lacking, sleepers);
+	choose_patiently(context, lacking, sleepers);
 	if (!sleepers->n) {
 		free(sleepers);
 		return 0;
@@ -178,7 +210,7 @@ void gp_rest_ask(struct gp_context *context, uint64_t bytes, gp_neighbours_avail
 	lacking = missing(bytes, available(context));
 	if (!lacking)
 		return;
-	choose(context, lacking, &sleepers);
+	(void)choose(context, lacking, &sleepers);
 	if (!sleepers.n)
 		return;
 	log_asked(context, &sleepers, "waking");
