@@ -274,6 +274,7 @@ int gp_processes_parse(const char *line, struct gp_process *ret)
 	ret->bytes = answer.bytes;
 	ret->held_bytes = answer.held_bytes;
 	ret->idle_ms = answer.idle_ms;
+	ret->may_sleep = answers[i].has_idle_ms;
 	return 0;
 }
 

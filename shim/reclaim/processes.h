@@ -36,6 +36,7 @@ struct gp_process {
 	uint64_t bytes;      /* given back, by its own account */
 	uint64_t held_bytes; /* that it holds on the device, or that its sleep would give, likewise; 0: unknown */
 	uint64_t idle_ms;    /* since its last work, likewise */
+	bool may_sleep;      /* it has answered a request to sleep */
 	pid_t named_pid;     /* by the name of its socket */
 	uint64_t named_start_ticks;
 };

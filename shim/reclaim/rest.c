@@ -86,9 +86,9 @@ static uint64_t choose(struct gp_context *context, uint64_t bytes, struct sleepe
 	*ret = (struct sleepers){0};
 	gp_reclaim_ask(context, "rest", 0, has_answered, GP_PROCESSES_ASK_MS, &found);
 	for (unsigned i = 0; i < gp_min(found.n, GP_PROCESSES_SHOWN); i++) {
-		if (!found.shown[i].error && found.shown[i].held_bytes)
+		if (found.shown[i].may_sleep && found.shown[i].held_bytes)
 			ret->processes[ret->n++] = found.shown[i];
-		if (found.shown[i].error || found.shown[i].held_bytes)
+		if (!found.shown[i].may_sleep || found.shown[i].held_bytes)
 			continue;
 		ret->n_others++;
 		idle_ms = gp_max(idle_ms, found.shown[i].idle_ms);

@@ -42,7 +42,9 @@ static char stat_text[64 * 1024];
 /* Runs gpupool-stat, and asserts that its output contains all of the texts. */
 static void check_stat(const char *words, const char *const *texts)
 {
-	ck_assert_int_eq(play_run_stat(words, stat_text, sizeof(stat_text)), 0);
+	int status = play_run_stat(words, stat_text, sizeof(stat_text));
+
+	ck_assert_msg(status == 0, "%s: exit status %d: %.500s", words, status, stat_text);
 	for (; *texts; texts++)
 		ck_assert_msg(strstr(stat_text, *texts), "expected '%s' of %s in: %.2000s", *texts, words, stat_text);
 }
@@ -64,10 +66,13 @@ static const struct {
 
 static void check_views(void)
 {
+	unsigned pid = (unsigned)play_number(play_ask("status"), "pid");
 	char words[64];
 
 	for (size_t i = 0; i < LENGTH(views); i++) {
 		snprintf(words, sizeof(words), "%s", views[i].words);
+		if (strcmp(words, "report") == 0)
+			snprintf(words, sizeof(words), "report %u", pid);
 		check_stat(words, views[i].texts);
 	}
 }
