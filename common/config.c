@@ -138,7 +138,7 @@ static int parse_time(const char *text, uint64_t *ret_ms, struct gp_text_error *
 		if (strcmp(text + digits, units[i].unit) != 0)
 			continue;
 		if (!value)
-			return refuse(error, 0, "is no time at all", next);
+			return refuse(error, 0, "is zero", next);
 		if (value > GP_CONFIG_SLEEP_MAX_MS / units[i].ms)
 			return refuse(error, 0, "is longer than 30 days", next);
 		*ret_ms = value * units[i].ms;

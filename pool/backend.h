@@ -204,8 +204,8 @@ struct gp_backend_ops {
 	void (*wait_end)(void *arg, struct gp_wait *wait, uint64_t waited_ns, bool is_served);
 
 	/*
-	 * As wait_begin, for other processes that have agreed to sleep. Asks them to, if their memory is enough. NULL: no
-	 * process is asked. sleepers_ask: for a pool that wakes: asks them, and returns without a wait for their memory.
+	 * As wait_begin, for other processes that may be asked to sleep. Asks them if their memory is enough. NULL: no
+	 * process is asked. sleepers_ask is for a pool that wakes: it returns without a wait for their memory.
 	 */
 	uint64_t (*sleepers_begin)(void *arg, uint64_t bytes, struct gp_wait *ret_wait);
 	void (*sleepers_ask)(void *arg, uint64_t bytes);

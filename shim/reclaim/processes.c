@@ -48,6 +48,7 @@ struct round {
 	const char *request;
 	bool are_all;
 	gp_processes_filter filter;
+	const void *filter_arg;
 	uint64_t own_start_ticks;
 	size_t n;
 	struct talk talks[ASKED_MAX];
@@ -153,7 +154,8 @@ static void ask_process(struct round *round, int dir_fd, const char *name, struc
 	pid_t named_pid = talk.pid;
 	int fd;
 
-	if (is_self || (round->filter && !round->filter(talk.pid, talk.start_ticks)) || !should_ask(round, &talk))
+	if (is_self || (round->filter && !round->filter(round->filter_arg, talk.pid, talk.start_ticks)) ||
+		!should_ask(round, &talk))
 		return;
 	fd = is_own ? connect_to_own(&talk, dir_fd, name) : connect_to_foreign(&talk, dir_fd, name);
 	if (fd < 0)
@@ -166,7 +168,7 @@ static void ask_process(struct round *round, int dir_fd, const char *name, struc
 	talk.fd = fd;
 	talk.error = -EAGAIN;
 	talk.answer.named_pid = named_pid;
-	talk.answer.named_start_ticks = named_start_ticks;
+	talk.answer.named_start_ticks = (uint32_t)named_start_ticks;
 	round->talks[round->n++] = talk;
 }
 
@@ -259,21 +261,20 @@ int gp_processes_parse(const char *line, struct gp_process *ret)
 		{"{\"schema\":\"gpupool.wanted/1\"", true, false},
 		{"{\"schema\":\"gpupool.rest/1\"", true, true},
 	};
-	struct gp_process answer = {0};
+	uint64_t bytes, held_bytes = 0, idle_ms = 0;
 	size_t i = 0;
 
 	if (gp_ask_take_text(&line, "{\"schema\":\"gpupool.error/1\""))
 		return -EPERM;
 	while (i < sizeof(answers) / sizeof(*answers) && !gp_ask_take_text(&line, answers[i].schema))
 		i++;
-	if (i == sizeof(answers) / sizeof(*answers) || !take_bytes(&line, ",\"released_bytes\":", &answer.bytes) ||
-		(answers[i].has_held_bytes && !take_bytes(&line, ",\"held_bytes\":", &answer.held_bytes)) ||
-		(answers[i].has_idle_ms && !take_bytes(&line, ",\"idle_ms\":", &answer.idle_ms)) ||
-		strcmp(line, "}") != 0)
+	if (i == sizeof(answers) / sizeof(*answers) || !take_bytes(&line, ",\"released_bytes\":", &bytes) ||
+		(answers[i].has_held_bytes && !take_bytes(&line, ",\"held_bytes\":", &held_bytes)) ||
+		(answers[i].has_idle_ms && !take_bytes(&line, ",\"idle_ms\":", &idle_ms)) || strcmp(line, "}") != 0)
 		return -EPROTO;
-	ret->bytes = answer.bytes;
-	ret->held_bytes = answer.held_bytes;
-	ret->idle_ms = answer.idle_ms;
+	ret->bytes = bytes;
+	ret->held_bytes = held_bytes;
+	ret->idle_ms = (uint32_t)gp_min(idle_ms, (uint64_t)UINT32_MAX);
 	ret->may_sleep = answers[i].has_idle_ms;
 	return 0;
 }
@@ -358,14 +359,14 @@ static void summarize(struct round *round, struct gp_processes *ret)
 		ret->held_bytes += talk->answer.held_bytes;
 		talk->answer.pid = talk->pid;
 		talk->answer.uid = talk->uid;
-		talk->answer.error = talk->error;
+		talk->answer.error = (int16_t)talk->error;
 		if (i < GP_PROCESSES_SHOWN)
 			ret->shown[i] = talk->answer;
 	}
 }
 
-void gp_processes_ask(
-	const char *request, bool are_all, gp_processes_filter filter, int max_ms, struct gp_processes *ret)
+void gp_processes_ask(const char *request, bool are_all, gp_processes_filter filter, const void *arg, int max_ms,
+	struct gp_processes *ret)
 {
 	struct round *round = malloc(sizeof(*round)); /* too large for the stack of a thread of the program */
 	int cancel_state, saved_errno = errno;
@@ -376,6 +377,7 @@ void gp_processes_ask(
 	round->request = request;
 	round->are_all = are_all;
 	round->filter = filter;
+	round->filter_arg = arg;
 	round->n = 0;
 	/* A thread cancelled here would leave descriptors open. */
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);

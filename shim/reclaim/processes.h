@@ -32,13 +32,13 @@ enum gp_processes_wait {
 struct gp_process {
 	pid_t pid;
 	uid_t uid;           /* owner of the process */
-	int error;           /* 0; -EPERM: it refused; another -errno: no valid answer */
-	uint64_t bytes;      /* given back, by its own account */
-	uint64_t held_bytes; /* that it holds on the device, or that its sleep would give, likewise; 0: unknown */
-	uint64_t idle_ms;    /* since its last work, likewise */
+	int16_t error;       /* 0; -EPERM: it refused; another -errno: no valid answer */
 	bool may_sleep;      /* it has answered a request to sleep */
 	pid_t named_pid;     /* by the name of its socket */
-	uint64_t named_start_ticks;
+	uint64_t bytes;      /* given back, by its own account */
+	uint64_t held_bytes; /* that it holds on the device, or that its sleep would give, likewise; 0: unknown */
+	uint32_t named_start_ticks; /* the lower half */
+	uint32_t idle_ms;           /* since its last work, by its own account; at most UINT32_MAX */
 };
 
 struct gp_processes {
@@ -50,16 +50,16 @@ struct gp_processes {
 };
 
 /* True if the process of that socket's name is to be asked. */
-typedef bool (*gp_processes_filter)(pid_t pid, uint64_t start_ticks);
+typedef bool (*gp_processes_filter)(const void *arg, pid_t pid, uint64_t start_ticks);
 
 /*
  * Sends the request, which is one line with its newline, and collects answers of the schemas "gpupool.yield/1",
- * "gpupool.wanted/1" and "gpupool.rest/1". are_all: also asks processes of other users, which only root can do. filter: NULL asks all.
- * max_ms: the ask timeout, at most GP_PROCESSES_ASK_MS. A process is unresponsive if it does not answer within
- * GP_PROCESSES_ASK_MS. Keeps errno.
+ * "gpupool.wanted/1" and "gpupool.rest/1". are_all: also asks processes of other users, which only root can do. filter:
+ * called with arg; NULL asks all. max_ms: the ask timeout, at most GP_PROCESSES_ASK_MS. A process is unresponsive if it
+ * does not answer within GP_PROCESSES_ASK_MS. Keeps errno.
  */
-void gp_processes_ask(
-	const char *request, bool are_all, gp_processes_filter filter, int max_ms, struct gp_processes *ret);
+void gp_processes_ask(const char *request, bool are_all, gp_processes_filter filter, const void *arg, int max_ms,
+	struct gp_processes *ret);
 
 /*
  * Parses an answer into bytes, held_bytes and idle_ms, 0 if the answer does not contain them. Returns 0; -EPERM if the

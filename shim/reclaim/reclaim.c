@@ -153,7 +153,7 @@ static void ask_broker(const struct gp_context *context, const char *request, in
 }
 
 void gp_reclaim_ask(struct gp_context *context, const char *command, uint64_t bytes, gp_processes_filter filter,
-	int max_ms, struct gp_processes *ret)
+	const void *arg, int max_ms, struct gp_processes *ret)
 {
 	bool are_all = !filter && gp_state.config.yield == GP_CONFIG_YIELD_ALL && geteuid() == 0;
 	bool is_wait = strcmp(command, "wanted") == 0;
@@ -161,7 +161,7 @@ void gp_reclaim_ask(struct gp_context *context, const char *command, uint64_t by
 
 	format_request(request, context, command, bytes);
 	atomic_store(&short_ns, gp_clock_now_ns(NULL));
-	gp_processes_ask(request, are_all, filter, max_ms, ret);
+	gp_processes_ask(request, are_all, filter, arg, max_ms, ret);
 	if (!filter && (is_wait || ret->bytes < bytes))
 		ask_broker(context, request, gp_min(max_ms, GP_BROKER_ASK_MS), &ret->broker);
 	atomic_store(&short_ns, gp_clock_now_ns(NULL));
@@ -178,7 +178,7 @@ static uint64_t ask_to_yield(struct gp_context *context, uint64_t bytes, gp_proc
 {
 	if (!gp_reclaim_can_ask(context))
 		return 0;
-	gp_reclaim_ask(context, "yield", bytes, filter, GP_PROCESSES_ASK_MS, &answers);
+	gp_reclaim_ask(context, "yield", bytes, filter, NULL, GP_PROCESSES_ASK_MS, &answers);
 	if (answers.n)
 		gp_log(GP_LOG_INFO,
 			"asked %u other processes for %" PRIu64 " bytes of device %d: they released %" PRIu64,
@@ -196,9 +196,14 @@ uint64_t gp_reclaim_from_processes(struct gp_context *context, uint64_t bytes)
 	return ask_to_yield(context, bytes, NULL);
 }
 
+static bool is_in_group(const void *unused, pid_t pid, uint64_t start_ticks)
+{
+	return gp_group_is_shared_with(pid, start_ticks);
+}
+
 uint64_t gp_reclaim_from_group(struct gp_context *context, uint64_t bytes)
 {
-	return ask_to_yield(context, bytes, gp_group_is_shared_with);
+	return ask_to_yield(context, bytes, is_in_group);
 }
 
 /* Adds a later answer of a process to its earlier ones, or to the list if there is room. */
@@ -236,7 +241,7 @@ uint64_t gp_reclaim_want(struct gp_context *context, uint64_t bytes, int max_ms)
 {
 	struct gp_processes later;
 
-	gp_reclaim_ask(context, "wanted", bytes, NULL, max_ms, &later);
+	gp_reclaim_ask(context, "wanted", bytes, NULL, NULL, max_ms, &later);
 	for (unsigned i = 0; i < gp_min(answers.n, GP_PROCESSES_SHOWN); i++)
 		answers.shown[i].held_bytes = 0; /* of a process that has ended meanwhile */
 	for (unsigned i = 0; i < gp_min(later.n, GP_PROCESSES_SHOWN); i++)

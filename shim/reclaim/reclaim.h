@@ -52,11 +52,11 @@ bool gp_reclaim_can_ask(const struct gp_context *context);
 uint64_t gp_reclaim_want(struct gp_context *context, uint64_t bytes, int max_ms);
 
 /*
- * Asks other processes "COMMAND UUID BYTES". filter: the processes to be asked; NULL: all of this user, or of all users
- * if root is to ask them.
+ * Asks other processes "COMMAND UUID BYTES". filter: the processes to be asked, called with arg; NULL: all of this
+ * user, or of all users if root is to ask them.
  */
 void gp_reclaim_ask(struct gp_context *context, const char *command, uint64_t bytes, gp_processes_filter filter,
-	int max_ms, struct gp_processes *ret);
+	const void *arg, int max_ms, struct gp_processes *ret);
 
 /* True if a thread of this process has asked other processes for memory within that time. */
 #define GP_SHORT_NS UINT64_C(1000000000)

@@ -21,7 +21,7 @@
 #define PAUSE_NS     UINT64_C(1000000)
 #define ASK_AGAIN_NS UINT64_C(200000000)
 
-/* How often processes that are not idle yet are asked. None of them takes longer to be than IDLE_MS. */
+/* Processes that are not idle yet are asked LOOKS times more. A process is idle after IDLE_MS at the latest. */
 #define LOOK_AGAIN_NS UINT64_C(150000000)
 enum { LOOKS = 6, IDLE_MS = 1000 };
 
@@ -39,13 +39,13 @@ struct sleepers {
 	struct gp_process processes[GP_PROCESSES_SHOWN];
 };
 
-/* The processes that this thread asks now. */
-static _Thread_local const struct sleepers *asked __attribute__((tls_model("initial-exec")));
-
-static bool is_asked(pid_t pid, uint64_t start_ticks)
+static bool is_chosen(const void *arg, pid_t pid, uint64_t start_ticks)
 {
-	for (unsigned i = 0; i < asked->n; i++)
-		if (asked->processes[i].named_pid == pid && asked->processes[i].named_start_ticks == start_ticks)
+	const struct sleepers *sleepers = arg;
+
+	for (unsigned i = 0; i < sleepers->n; i++)
+		if (sleepers->processes[i].named_pid == pid &&
+			sleepers->processes[i].named_start_ticks == (uint32_t)start_ticks)
 			return true;
 	return false;
 }
@@ -64,12 +64,12 @@ static uint64_t missing(uint64_t bytes, uint64_t available)
  * A process that has not answered the question for its cache is not asked again. Other users' processes are never asked
  * to sleep, not even by root.
  */
-static bool has_answered(pid_t pid, uint64_t start_ticks)
+static bool has_answered(const void *unused, pid_t pid, uint64_t start_ticks)
 {
 	const struct gp_processes *answers = gp_reclaim_last_answers();
 
 	for (unsigned i = 0; i < gp_min(answers->n, GP_PROCESSES_SHOWN); i++)
-		if (answers->shown[i].named_pid == pid && answers->shown[i].named_start_ticks == start_ticks)
+		if (answers->shown[i].named_pid == pid && answers->shown[i].named_start_ticks == (uint32_t)start_ticks)
 			return !answers->shown[i].error && answers->shown[i].uid == geteuid();
 	return answers->n > GP_PROCESSES_SHOWN;
 }
@@ -84,22 +84,22 @@ static uint64_t choose(struct gp_context *context, uint64_t bytes, struct sleepe
 	uint64_t idle_ms = 0;
 
 	*ret = (struct sleepers){0};
-	gp_reclaim_ask(context, "rest", 0, has_answered, GP_PROCESSES_ASK_MS, &found);
+	gp_reclaim_ask(context, "rest", 0, has_answered, NULL, GP_PROCESSES_ASK_MS, &found);
 	for (unsigned i = 0; i < gp_min(found.n, GP_PROCESSES_SHOWN); i++) {
 		if (found.shown[i].may_sleep && found.shown[i].held_bytes)
 			ret->processes[ret->n++] = found.shown[i];
 		if (!found.shown[i].may_sleep || found.shown[i].held_bytes)
 			continue;
 		ret->n_others++;
-		idle_ms = gp_max(idle_ms, found.shown[i].idle_ms);
+		idle_ms = gp_max(idle_ms, (uint64_t)found.shown[i].idle_ms);
 	}
 	ret->n = gp_rest_choose(ret->processes, ret->n, bytes);
 	return idle_ms;
 }
 
 /*
- * A process that has ended its work a moment ago is not idle yet, and would be by the time that this request has failed.
- * So the processes are asked again for as long as one of them stays idle.
+ * A process that has ended its work a moment ago is not idle yet, and would be by the time that this request has
+ * failed. So the processes are asked again for as long as one of them stays idle.
  */
 static void choose_patiently(struct gp_context *context, uint64_t bytes, struct sleepers *ret)
 {
@@ -120,9 +120,7 @@ static bool ask_chosen(struct gp_context *context, const struct sleepers *sleepe
 	struct gp_processes answers;
 	bool is_any = false;
 
-	asked = sleepers;
-	gp_reclaim_ask(context, "rest", bytes, is_asked, ASK_MS, &answers);
-	asked = NULL;
+	gp_reclaim_ask(context, "rest", bytes, is_chosen, sleepers, ASK_MS, &answers);
 	for (unsigned i = 0; i < gp_min(answers.n, GP_PROCESSES_SHOWN); i++)
 		is_any |= answers.shown[i].error == -ETIMEDOUT || answers.shown[i].held_bytes;
 	return is_any;
@@ -141,7 +139,7 @@ static void log_asked(const struct gp_context *context, const struct sleepers *s
 {
 	for (unsigned i = 0; i < sleepers->n; i++)
 		gp_log(GP_LOG_INFO,
-			"%s: asked process %d, idle for %" PRIu64 " s, to sleep, for up to %" PRIu64
+			"%s: asked process %d, idle for %" PRIu32 " s, to sleep, for up to %" PRIu64
 			" MiB of device %d",
 			why, (int)sleepers->processes[i].pid, sleepers->processes[i].idle_ms / 1000,
 			sleepers->processes[i].held_bytes / GP_MIB, context->device->index);

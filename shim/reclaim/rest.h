@@ -8,7 +8,7 @@
  * idle. None is asked to sleep unless that is enough, and then no more of them than necessary, the longest idle first.
  *
  * Two processes cannot wait for each other: a process that has asked others a moment ago is not idle
- * (gp_reclaim_was_short), one that falls asleep asks nobody, and each wait has a bound.
+ * (gp_reclaim_was_short), a process that falls asleep asks no other process, and each wait has a bound.
  */
 
 #include "neighbours.h"

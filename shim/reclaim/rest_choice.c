@@ -8,7 +8,7 @@ enum { IDLE_STEP_MS = 1000 };
 
 static bool is_before(const struct gp_process *a, const struct gp_process *b)
 {
-	uint64_t idle_a = a->idle_ms / IDLE_STEP_MS, idle_b = b->idle_ms / IDLE_STEP_MS;
+	uint32_t idle_a = a->idle_ms / IDLE_STEP_MS, idle_b = b->idle_ms / IDLE_STEP_MS;
 
 	return idle_a != idle_b ? idle_a > idle_b : a->held_bytes > b->held_bytes;
 }

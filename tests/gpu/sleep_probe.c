@@ -10,7 +10,7 @@
  *     sleep_probe times MIB ROUNDS   measures only
  *     sleep_probe turns MIB SECONDS  fills memory. For each line of its input works on it for that long, checks a part
  *                                    of it, and prints a line; then waits for the next line
- *     sleep_probe ballast MIB        takes memory until so much is left, and waits for a line
+ *     sleep_probe ballast MIB        takes memory until MIB are left, and waits for a line
  *
  *     cc -O2 -iquote . tests/gpu/sleep_probe.c -o sleep_probe -lcuda
  *     GPUPOOL_POOL=vmm GPUPOOL_SLEEP_KEEP=on LD_PRELOAD=.../libgpupool.so ./sleep_probe

@@ -181,7 +181,7 @@ START_TEST(an_idle_process_sleeps_by_itself_and_a_kernel_that_has_not_ended_keep
 }
 END_TEST
 
-/* Why an idle process stays awake is said once. */
+/* The process says once why it stays awake. */
 static void await_refusal(const char *name)
 {
 	if (strcmp(name, "idle") == 0)

@@ -173,13 +173,11 @@ START_TEST(every_variable_is_parsed_and_its_text_is_kept_as_typed)
 	ck_assert(config.yield == GP_CONFIG_YIELD_OFF && !config.has_socket);
 	ck_assert_uint_eq(config.oom_wait_ms, 1500);
 	ck_assert(config.log_level == GP_LOG_DEBUG && config.pinned_threads == 5);
-	ck_assert_uint_eq(config.sleep_idle_ms, 90000);
-	ck_assert_uint_eq(config.sleep_host_bytes, UINT64_C(64) << 30);
-	ck_assert_str_eq(config.log_file, "/tmp/%p.%h.%r.%j.%u.log");
-	ck_assert_str_eq(config.record_file, "/tmp/%%%j/%r.rec");
+	ck_assert(config.sleep_idle_ms == 90000 && config.sleep_host_bytes == UINT64_C(64) << 30);
+	ck_assert(
+		!strcmp(config.log_file, "/tmp/%p.%h.%r.%j.%u.log") && !strcmp(config.record_file, "/tmp/%%%j/%r.rec"));
 	ck_assert(config.stacks.depth == 12 && config.stacks.sample == 100 && config.regions.n == 3);
-	ck_assert_int_eq(config.regions.rules[0].way, GP_REGION_BY_NVTX);
-	ck_assert_str_eq(config.regions.rules[0].pattern, "*");
+	ck_assert(config.regions.rules[0].way == GP_REGION_BY_NVTX && !strcmp(config.regions.rules[0].pattern, "*"));
 	ck_assert_int_eq(config.regions.rules[1].way, GP_REGION_BY_THREAD);
 	ck_assert(!strcmp(config.regions.rules[1].pattern, "io*") && !*config.regions.rules[1].name);
 	ck_assert_int_eq(config.regions.rules[2].way, GP_REGION_BY_LIBRARY);

@@ -13,7 +13,8 @@ enum { MAX = 4 };
 static const struct {
 	struct {
 		pid_t pid;
-		uint64_t bytes, idle_ms;
+		uint64_t bytes;
+		uint32_t idle_ms;
 	} processes[MAX];
 	uint64_t bytes;
 	pid_t chosen[MAX];

@@ -87,8 +87,8 @@ static const struct metric group_metrics[] = {
 };
 
 /*
- * Metrics of processes that are not awake, or have GPUPOOL_SLEEP set: the first ones of each of their devices, the others
- * of the process.
+ * Metrics of processes that are not awake, or have GPUPOOL_SLEEP set: the first one of each of their devices, the
+ * others of the process.
  */
 static const struct metric asleep_metric = {"asleep_bytes", "asleep", GAUGE, "bytes",
 	"Memory of the pool that is given to the driver, since the process is asleep."};
