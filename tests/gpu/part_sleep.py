@@ -23,6 +23,7 @@ import programs
 GIB, MIB = 1 << 30, 1 << 20
 PROGRAM_SECONDS = 60
 RESIDENT_MIB = 64
+REPLAYS = 100
 GIB_A_SECOND_COLD = 10
 SECONDS_OF_64_GIB = 1.6
 TURN_MIB, LEFT_MIB, TURN_SECONDS, TURNS = 40 << 10, 56 << 10, 10.5, 7
@@ -147,7 +148,7 @@ def host_left():
 
 
 def rounds_of(text):
-    """The rounds that sleep_probe printed, as (seconds out, GiB/s out, seconds in, GiB/s in, MiB resident)."""
+    """The rounds that sleep_turns printed, as (seconds out, GiB/s out, seconds in, GiB/s in, MiB resident)."""
     return [tuple(float(value) for value in found[1:]) for found in ROUND.findall(text)]
 
 
@@ -155,7 +156,7 @@ def check_times(results, library, out, mib, kept, seconds):
     """With kept, the first sleep finds no pinned memory, and the next ones do."""
     name = f"{mib / 1024:g} GiB, {'kept' if kept else 'cold'}"
     variables = {"GPUPOOL_POOL": "vmm", "GPUPOOL_SLEEP_KEEP": "on" if kept else "off", "GPUPOOL_LOG": "info"}
-    words = [programs.BIN / "sleep_probe", "times", mib, 3 if kept else 1]
+    words = [programs.BIN / "sleep_turns", "times", mib, 3 if kept else 1]
     done = programs.run_program(programs.Config(name, library, variables), words, out / "sleep" / f"{name}.txt", seconds)
     rounds = rounds_of(done.text)
     results.check(f"{name}: content is right", done.status == 0 and rounds, f"status {done.status}")
@@ -174,15 +175,17 @@ def check_times(results, library, out, mib, kept, seconds):
         results.bar(f"{name}: awake", min(row[2] for row in warm), "s", "<=", SECONDS_OF_64_GIB)
 
 
-def check_graphs(results, library, out, mib):
+def check_programs(results, library, out, mib):
+    """Programs that put themselves to sleep, and say what was right."""
     variables = {"GPUPOOL_POOL": "vmm", "GPUPOOL_SLEEP_KEEP": "on", "GPUPOOL_LOG": "info"}
-    done = programs.run_program(programs.Config("graphs", library, variables), [programs.BIN / "sleep_probe", mib],
-                                out / "sleep" / "graphs.txt", PROGRAM_SECONDS)
-    for line in done.text.splitlines():
-        what, _, verdict = line.rpartition(" ")
-        if verdict in ("right", "WRONG"):
-            results.check(f"sleep_probe: {what.strip()}", verdict == "right")
-    results.check("sleep_probe: finished", done.status == 0, f"status {done.status}")
+    for name, words in (("sleep_turns", ["graphs", mib, REPLAYS]), ("sleep_probe", [0])):
+        done = programs.run_program(programs.Config(name, library, variables), [programs.BIN / name, *words],
+                                    out / "sleep" / f"{name}.txt", PROGRAM_SECONDS)
+        for line in done.text.splitlines():
+            what, _, verdict = line.rpartition(" ")
+            if verdict in ("right", "WRONG"):
+                results.check(f"{name}: {what.strip()}", verdict == "right")
+        results.check(f"{name}: finished", done.status == 0, f"status {done.status}")
 
 
 def turn_of(line):
@@ -193,7 +196,7 @@ def turn_of(line):
 
 def check_turns(results, library, out, mib, left_mib, seconds, turns, limit_s):
     """Two processes, of which only one fits, take turns. The one whose turn it is has the other one sleep."""
-    log, probe = out / "sleep", programs.BIN / "sleep_probe"
+    log, probe = out / "sleep", programs.BIN / "sleep_turns"
     variables = {"GPUPOOL_POOL": "vmm", "GPUPOOL_SLEEP": "on", "GPUPOOL_SLEEP_KEEP": "on", "GPUPOOL_LOG": "info"}
     config, raw = programs.Config("turns", library, variables), programs.Config("raw")
     begun, waits, wrong, done = time.monotonic(), [], 0, 0
@@ -241,7 +244,7 @@ def run(results, out, options):
     started = time.monotonic()
     check_works(results, config, out, jobs=max(options.jobs, 4))
     results.note("programs: seconds", time.monotonic() - started, "s")
-    check_graphs(results, library, out, 256)
+    check_programs(results, library, out, 256)
     left = host_left()
     results.note("host memory left", left // GIB, "GiB")
     for gib, kept, seconds in ((16, True, 25), (16, False, 25), (64, True, 45)):

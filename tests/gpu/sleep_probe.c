@@ -2,27 +2,18 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Programs for sleep:
- *
- *     sleep_probe [MIB [ROUNDS]]     fills memory with a kernel, sleeps, wakes by its next kernel, and checks every word.
- *                                    Replays graphs over memory that was asleep, and sees that a running kernel keeps
- *                                    the process awake
- *     sleep_probe times MIB ROUNDS   measures only
- *     sleep_probe turns MIB SECONDS  fills memory. For each line of its input works on it for that long, checks a part
- *                                    of it, and prints a line; then waits for the next line
- *     sleep_probe ballast MIB        takes memory until MIB are left, and waits for a line
+ * A program that puts itself to sleep and measures it. It fills memory with a kernel, sleeps, wakes by its next kernel,
+ * and checks every word, five times. It also replays a graph over memory that was asleep, and sees that a kernel that
+ * is running keeps it awake.
  *
  *     cc -O2 -iquote . tests/gpu/sleep_probe.c -o sleep_probe -lcuda
- *     GPUPOOL_POOL=vmm GPUPOOL_SLEEP_KEEP=on LD_PRELOAD=.../libgpupool.so ./sleep_probe
+ *     GPUPOOL_POOL=vmm GPUPOOL_SLEEP_KEEP=on LD_PRELOAD=.../libgpupool.so ./sleep_probe [GiB]
  *
- * It exits with 1 if anything was wrong. The first sleep pins host memory. With GPUPOOL_SLEEP_KEEP=on the later ones
- * find it pinned.
+ * It exits with 1 if anything was wrong. The first sleep pins host memory, and the later ones find it pinned.
  */
 
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "api/gpupool.h"
@@ -30,14 +21,10 @@
 #include "tests/apps/kernels.h"
 #include "tests/sim/abi.h"
 
-/* Not in the simulated driver. */
-CUresult cuGraphAddChildGraphNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *before, size_t n, CUgraph child)
-	__attribute__((weak));
-
 #define MIB ((size_t)1 << 20)
 #define GIB ((size_t)1 << 30)
 
-enum { N_ROUNDS = 5, N_REPLAYS = 100, TIMEOUT_MS = 5000 };
+enum { N_ROUNDS = 5, TIMEOUT_MS = 5000 };
 
 static CUfunction fill, count_wrong, spin;
 static CUdeviceptr counter;
@@ -56,7 +43,6 @@ static void must(CUresult r, const char *call)
 static void check(int is_right, const char *what)
 {
 	printf("%-60s %s\n", what, is_right ? "right" : "WRONG");
-	fflush(stdout);
 	n_failed += !is_right;
 }
 
@@ -112,7 +98,7 @@ static void start(void)
 	MUST(cuMemAlloc_v2(&counter, 512));
 }
 
-static void measure(CUdeviceptr *blocks, size_t n, size_t bytes, int n_rounds, size_t before_blocks)
+static void measure(CUdeviceptr *blocks, size_t n, size_t bytes)
 {
 	double gib = (double)n * (double)bytes / (double)GIB;
 	uint64_t wrong = 0;
@@ -120,7 +106,7 @@ static void measure(CUdeviceptr *blocks, size_t n, size_t bytes, int n_rounds, s
 	for (size_t i = 0; i < n; i++)
 		fill_words(NULL, blocks[i], bytes, 1000u + (uint32_t)i);
 	MUST(cuCtxSynchronize());
-	for (int round = 0; round < n_rounds; round++) {
+	for (int round = 0; round < N_ROUNDS; round++) {
 		size_t before = free_bytes(), asleep;
 		double t = now(), slept, woke;
 		int64_t r = gpupool_sleep(TIMEOUT_MS);
@@ -136,23 +122,19 @@ static void measure(CUdeviceptr *blocks, size_t n, size_t bytes, int n_rounds, s
 		/* The first work wakes the process. */
 		MUST(cuMemsetD32_v2(counter, 0, 2));
 		woke = now() - t;
-		printf("round %d: asleep in %.3f s, %.1f GiB/s; free memory %+.2f GiB; awake in %.3f s, %.1f GiB/s; "
-		       "resident %.1f MiB\n",
-			round, slept, gib / slept, ((double)asleep - (double)before) / (double)GIB, woke, gib / woke,
-			((double)before_blocks - (double)asleep) / (double)MIB);
-		fflush(stdout);
+		printf("round %d: asleep in %.3f s, %.1f GiB/s; free memory %+.2f GiB; awake in %.3f s, %.1f GiB/s\n",
+			round, slept, gib / slept, ((double)asleep - (double)before) / (double)GIB, woke, gib / woke);
 		for (size_t i = 0; i < n; i++)
 			wrong += wrong_words(blocks[i], bytes, 1000u + (uint32_t)i);
 	}
-	check(!wrong, "content after sleeps");
+	check(!wrong, "content after five sleeps");
 }
 
 static void replay(CUdeviceptr *blocks)
 {
-	CUgraph graph, child;
-	CUgraphNode node;
 	CUgraphExec exec;
 	CUstream stream;
+	CUgraph graph;
 	uint64_t wrong = 0;
 
 	MUST(cuStreamCreate(&stream, 1));
@@ -162,24 +144,18 @@ static void replay(CUdeviceptr *blocks)
 	MUST(cuMemcpyDtoDAsync_v2(blocks[0] + 16 * MIB, blocks[0], 16 * MIB, stream));
 	MUST(cuMemsetD32Async(blocks[0] + 32 * MIB, 9, 4 * MIB, stream));
 	MUST(cuStreamEndCapture(stream, &graph));
-	MUST(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
-	fill_words(stream, blocks[0] + 48 * MIB, 8 * MIB, 11);
-	MUST(cuStreamEndCapture(stream, &child));
-	if (cuGraphAddChildGraphNode)
-		MUST(cuGraphAddChildGraphNode(&node, graph, NULL, 0, child));
 	check(gpupool_sleep(TIMEOUT_MS) > 0, "asleep before the graph is instantiated");
 	MUST(cuGraphInstantiateWithFlags(&exec, graph, 0));
-	for (int i = 0; i < N_REPLAYS; i++) {
-		MUST(cuMemsetD32_v2(blocks[0], 1, 14 * MIB));
+	for (int i = 0; i < 20; i++) {
+		MUST(cuMemsetD32_v2(blocks[0], 1, 12 * MIB));
 		MUST(cuCtxSynchronize());
 		if (gpupool_sleep(TIMEOUT_MS) <= 0)
 			wrong++;
 		MUST(cuGraphLaunch(exec, stream));
 		MUST(cuStreamSynchronize(stream));
-		wrong += wrong_words(blocks[0], 32 * MIB, 7) + wrong_words(blocks[0] + 32 * MIB, 16 * MIB, 9) +
-			 wrong_words(blocks[0] + 48 * MIB, 8 * MIB, cuGraphAddChildGraphNode ? 11 : 1);
+		wrong += wrong_words(blocks[0], 32 * MIB, 7) + wrong_words(blocks[0] + 32 * MIB, 16 * MIB, 9);
 	}
-	check(!wrong, "graph of kernel, copy, fill and child graph after 100 sleeps");
+	check(!wrong, "a graph that was replayed after 20 sleeps");
 }
 
 static void refuse(CUdeviceptr *blocks)
@@ -197,107 +173,21 @@ static void refuse(CUdeviceptr *blocks)
 	check(gpupool_wake(TIMEOUT_MS) > 0, "awake by a call");
 }
 
-/* Allocates all of the memory, in blocks of at most a GiB. */
-static CUdeviceptr *allocate(size_t mib, size_t *ret_n, size_t *ret_bytes)
-{
-	size_t bytes = mib < 1024 ? mib * MIB : GIB, n = mib < 1024 ? 1 : mib / 1024;
-	CUdeviceptr *blocks = calloc(n, sizeof(*blocks));
-
-	if (!blocks)
-		exit(1);
-	for (size_t i = 0; i < n; i++)
-		MUST(cuMemAlloc_v2(&blocks[i], bytes));
-	*ret_n = n;
-	*ret_bytes = bytes;
-	return blocks;
-}
-
-static void report_line(const char *what, double seconds, uint64_t n, uint64_t wrong)
-{
-	printf("%s %.3f %llu %llu\n", what, seconds, (unsigned long long)n, (unsigned long long)wrong);
-	fflush(stdout);
-}
-
-/* A turn that begins asleep begins with the wake. Its time is printed, and that of the work. */
-static void take_turns(size_t mib, double seconds)
-{
-	size_t n, bytes;
-	double t = now();
-	CUdeviceptr *blocks = allocate(mib, &n, &bytes);
-	uint32_t value = 0;
-	char line[64];
-
-	for (size_t i = 0; i < n; i++)
-		fill_words(NULL, blocks[i], bytes, value);
-	MUST(cuCtxSynchronize());
-	report_line("ready", now() - t, 0, 0);
-	while (fgets(line, sizeof(line), stdin)) {
-		uint64_t wrong = 0, steps = 0;
-		double woke;
-
-		t = now();
-		wrong = wrong_words(blocks[0], bytes, value);
-		woke = now();
-		for (size_t i = 1; i < n; i++)
-			wrong += wrong_words(blocks[i], bytes, value);
-		value++;
-		for (size_t i = 0; i < n; i++)
-			fill_words(NULL, blocks[i], bytes, value);
-		for (; now() - woke < seconds; steps++) {
-			fill_words(NULL, blocks[steps % n], bytes, value);
-			MUST(cuCtxSynchronize());
-		}
-		report_line("turn", woke - t, steps, wrong);
-	}
-}
-
-static void hold_ballast(size_t mib)
-{
-	CUdeviceptr ptr;
-	size_t left, total;
-	char line[64];
-
-	MUST(cuMemGetInfo_v2(&left, &total));
-	while (left > (mib + 64) * MIB && !cuMemAlloc_v2(&ptr, left - mib * MIB > GIB ? GIB : 64 * MIB))
-		MUST(cuMemGetInfo_v2(&left, &total));
-	report_line("ready", 0, left / MIB, 0);
-	(void)fgets(line, sizeof(line), stdin);
-}
-
-static int probe(size_t mib, int n_rounds, bool is_all)
-{
-	size_t n, bytes, before = free_bytes();
-	CUdeviceptr *blocks = allocate(mib, &n, &bytes);
-
-	measure(blocks, n, bytes, n_rounds, before);
-	if (is_all) {
-		replay(blocks);
-		refuse(blocks);
-	}
-	printf("%d wrong\n", n_failed);
-	return n_failed != 0;
-}
-
 int main(int argc, char **argv)
 {
-	const char *mode = argc > 3 || (argc > 2 && strcmp(argv[1], "ballast") == 0) ? argv[1] : "";
-	size_t first = *mode ? 2 : 1, mib = argc > (int)first ? strtoul(argv[first], NULL, 0) : 64;
-	double second = argc > (int)first + 1 ? strtod(argv[first + 1], NULL) : N_ROUNDS;
+	size_t gib = argc > 1 ? strtoul(argv[1], NULL, 0) : 4, bytes = gib ? GIB : 64 * MIB, n = gib ? gib : 1;
+	CUdeviceptr *blocks = calloc(n, sizeof(*blocks));
 
-	if (strcmp(mode, "ballast") != 0 && !gpupool_version()) {
+	if (!gpupool_version() || !blocks) {
 		fprintf(stderr, "sleep_probe: run it with LD_PRELOAD=libgpupool.so\n");
 		return 1;
 	}
-	if (mib < 64) {
-		fprintf(stderr, "sleep_probe: it needs at least 64 MiB\n");
-		return 1;
-	}
 	start();
-	if (strcmp(mode, "ballast") == 0)
-		hold_ballast(mib);
-	else if (strcmp(mode, "turns") == 0)
-		take_turns(mib, second);
-	else
-		return probe(mib, (int)second, strcmp(mode, "times") != 0);
-	return 0;
+	for (size_t i = 0; i < n; i++)
+		MUST(cuMemAlloc_v2(&blocks[i], bytes));
+	measure(blocks, n, bytes);
+	replay(blocks);
+	refuse(blocks);
+	printf("%d wrong\n", n_failed);
+	return n_failed != 0;
 }

@@ -812,8 +812,9 @@ class Sleep(WithOut):
 
     def test_a_wrong_graph_fails(self):
         with self.play("content after sleeps   right\na graph after sleeps   WRONG\n1 wrong\n", 1):
-            part_sleep.check_graphs(self.results, pathlib.Path("lib"), self.out, 256)
-        self.assertEqual(self.names(False), ["sleep_probe: a graph after sleeps", "sleep_probe: finished"])
+            part_sleep.check_programs(self.results, pathlib.Path("lib"), self.out, 256)
+        wrong = [f"{name}: {what}" for name in ("sleep_turns", "sleep_probe") for what in ("a graph after sleeps", "finished")]
+        self.assertEqual(self.names(False), wrong)
 
     def test_a_program_that_did_not_sleep_or_has_another_result_fails(self):
         work = part_sleep.Work("static", ["sleep_steps"])

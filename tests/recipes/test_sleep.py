@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 """
-Usage: test_sleep.py ROOT BUILD SIMULATOR-DIRECTORY PROBE
+Usage: test_sleep.py ROOT BUILD SIMULATOR-DIRECTORY TURNS
 
 Runs the commands of docs/sleep.md on the simulated GPU, on which one of two programs fits.
 """
@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 
-ROOT, BUILD, SIM, PROBE = (pathlib.Path(word).resolve() for word in sys.argv[1:5])
+ROOT, BUILD, SIM, TURNS = (pathlib.Path(word).resolve() for word in sys.argv[1:5])
 sys.path.insert(0, str(ROOT / "tests/readers"))
 
 from readers import main  # noqa: E402
@@ -28,7 +28,7 @@ PROGRAMS = ("serve", "generate", "train", "editor", "game")
 PROGRAM = """#!/bin/sh
 name=$(basename "$0")${1:+-$1}
 { while [ ! -e stop ]; do [ ! -e "$name.go" ] || { rm "$name.go"; echo; }; sleep 0.02; done; } |
-exec PROBE turns 128 0.01 >"$name.out"
+exec TURNS turns 128 0.01 >"$name.out"
 """
 IDLE = "idle:30s", "idle:200ms"  # the time of the page, and that of this test
 
@@ -47,7 +47,7 @@ class Machine:
         self.folder, self.left, self.children = pathlib.Path(folder), [], []
         for name in PROGRAMS:
             program = self.folder / name
-            program.write_text(PROGRAM.replace("PROBE", str(PROBE)))
+            program.write_text(PROGRAM.replace("TURNS", str(TURNS)))
             program.chmod(0o755)
         sockets, settings = self.folder / "run", self.folder / "etc"
         sockets.mkdir(mode=0o700)
