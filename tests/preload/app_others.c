@@ -744,14 +744,20 @@ static void hold_little(void)
 	report_and_wait();
 }
 
-/* On a device of 256 MiB: two such processes do not fit. */
+/* On a device of 64 MiB: two such processes do not fit. */
 enum { RESTING_BLOCKS = 20, RESTING_TRIES = 1200, RESTING_TRY_MS = 50 };
-#define RESTING_BYTES ((size_t)160 * MIB)
+#define RESTING_BYTES ((size_t)40 * MIB)
+
+static void hold_small(unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		blocks[i] = app_alloc(2 * MIB);
+}
 
 static void fill_blocks(void)
 {
 	for (unsigned i = 0; i < RESTING_BLOCKS; i++)
-		app_fill(NULL, blocks[i], 8 * MIB, i + 1);
+		app_fill(NULL, blocks[i], 2 * MIB, i + 1);
 	APP_MUST(cuCtxSynchronize());
 }
 
@@ -760,7 +766,7 @@ static size_t count_wrong_blocks(void)
 	size_t n = 0;
 
 	for (unsigned i = 0; i < RESTING_BLOCKS; i++)
-		n += app_count_wrong(NULL, blocks[i], 8 * MIB, i + 1) != 0;
+		n += app_count_wrong(NULL, blocks[i], 2 * MIB, i + 1) != 0;
 	return n;
 }
 
@@ -781,7 +787,7 @@ static CUresult request_until_served(CUdeviceptr *ret_ptr)
 static void hold_and_rest(void)
 {
 	app_start();
-	hold(RESTING_BLOCKS);
+	hold_small(RESTING_BLOCKS);
 	fill_blocks();
 	report_and_wait();
 	exit((int)count_wrong_blocks());
@@ -826,7 +832,7 @@ static void rests_in_turn(void)
 	struct child child;
 
 	app_start();
-	hold(RESTING_BLOCKS);
+	hold_small(RESTING_BLOCKS);
 	fill_blocks();
 	child = start("take-and-rest");
 	app_fact("own pid", (uint64_t)getpid());
@@ -843,9 +849,9 @@ static void rests_in_turn(void)
 static void rest_or_request(void)
 {
 	app_start();
-	hold(RESTING_BLOCKS / 2);
+	hold_small(RESTING_BLOCKS / 2);
 	for (unsigned i = 0; i < RESTING_BLOCKS / 2; i++)
-		app_fill(NULL, blocks[i], 8 * MIB, i + 1);
+		app_fill(NULL, blocks[i], 2 * MIB, i + 1);
 	APP_MUST(cuCtxSynchronize());
 	report_and_wait();
 	for (int i = 0; i < 5; i++) {
@@ -857,7 +863,7 @@ static void rest_or_request(void)
 			APP_MUST(cuMemFree_v2(ptr));
 	}
 	for (unsigned i = 0; i < RESTING_BLOCKS / 2; i++)
-		if (app_count_wrong(NULL, blocks[i], 8 * MIB, i + 1))
+		if (app_count_wrong(NULL, blocks[i], 2 * MIB, i + 1))
 			exit(1);
 	report_and_wait();
 }

@@ -293,16 +293,16 @@ START_TEST(programs_that_use_the_api_or_share_a_gpu_end_without_an_error)
 }
 END_TEST
 
-static const char *const resting[][3] = {
-	{"app_sleep_inside", "threads", "GPUPOOL_SLEEP=idle:2ms"},
-	{"app_others_inside", "rests", "GPUPOOL_SLEEP=on"},
+static const char *const resting[][4] = {
+	{"app_sleep_inside", "threads", "GPUPOOL_SLEEP=idle:2ms", "SIMGPU_MEMORY=1GiB"},
+	{"app_others_inside", "rests", "GPUPOOL_SLEEP=on", "SIMGPU_MEMORY=64MiB"},
 };
 
 enum { N_RESTING_ALONE = 1 };
 
 START_TEST(programs_that_sleep_by_themselves_or_for_others_end_without_an_error)
 {
-	const char *env[] = {resting[_i][2], "GPUPOOL_POOL=vmm", "SIMGPU_MEMORY=256MiB", "SIMGPU_SHARED=gpu",
+	const char *env[] = {resting[_i][2], "GPUPOOL_POOL=vmm", resting[_i][3], "SIMGPU_SHARED=gpu",
 		"SIMGPU_LATENCY=cuEventQuery=100000", "GPUPOOL_RESERVE=0", "GPUPOOL_LOG=off", NULL};
 
 	play_run(&(struct play){.program = resting[_i][0], .words = {resting[_i][1]}, .env = env});

@@ -380,7 +380,7 @@ START_TEST(an_allocation_fails_at_once_if_a_wait_for_other_processes_is_pointles
 END_TEST
 
 #define RESTING \
-	"GPUPOOL_POOL=vmm", "SIMGPU_MEMORY=256MiB", "SIMGPU_SHARED=gpu", "GPUPOOL_RESERVE=0", "GPUPOOL_OOM_WAIT=0"
+	"GPUPOOL_POOL=vmm", "SIMGPU_MEMORY=64MiB", "SIMGPU_SHARED=gpu", "GPUPOOL_RESERVE=0", "GPUPOOL_OOM_WAIT=0"
 
 static char sleeper[4096];
 
@@ -423,7 +423,7 @@ START_TEST(an_idle_process_with_the_setting_sleeps_for_an_allocation_of_another_
 	ck_assert_uint_eq(play_fact("child"), 0);
 	ck_assert_uint_eq(sleep_fact(sleeper, "asked_sleeps"), 1);
 	ck_assert_uint_eq(sleep_fact(sleeper, "idle_sleeps"), 0);
-	ck_assert_uint_ge(got, 160 * MIB);
+	ck_assert_uint_ge(got, 40 * MIB);
 	ck_assert_msg(strstr(play_err, "out of memory: asked process "), "%s", play_err);
 }
 END_TEST
@@ -456,7 +456,7 @@ START_TEST(a_process_that_wakes_short_of_memory_has_the_idle_one_that_took_it_sl
 	ck_assert_uint_eq(play_fact("wrong blocks"), 0);
 	ck_assert_uint_eq(play_fact("child"), 0);
 	ck_assert_uint_eq(sleep_fact(sleeper, "asked_sleeps"), 1);
-	ck_assert_msg(strstr(play_err, "waking: waiting for 160 MiB"), "%s", play_err);
+	ck_assert_msg(strstr(play_err, "waking: waiting for 4"), "%s", play_err);
 }
 END_TEST
 
