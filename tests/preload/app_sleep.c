@@ -138,6 +138,21 @@ static void idles(void)
 	app_report_driver();
 }
 
+/* With GPUPOOL_SLEEP=idle and without a server. */
+static void idles_alone(void)
+{
+	uint64_t before;
+
+	app_start();
+	make_blocks();
+	before = device_bytes();
+	for (int i = 0; i < 3000 && device_bytes() == before; i++)
+		usleep(10000);
+	app_fact("asleep", device_bytes());
+	app_say("wrong words", "%zu", count_wrong());
+	app_fact("awake", device_bytes());
+}
+
 /* A kernel that does not end keeps the process awake. */
 static void busy(void)
 {
@@ -481,6 +496,7 @@ const struct app_scenario app_scenarios[] = {
 	{"asked", asked, 0},
 	{"busy", busy, 0},
 	{"idles", idles, 0},
+	{"idles-alone", idles_alone, 0},
 	{"graph", graph, 0},
 	{"changes", changes, 0},
 	{"ends", ends, 0},

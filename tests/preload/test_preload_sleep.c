@@ -181,6 +181,17 @@ START_TEST(an_idle_process_sleeps_by_itself_and_a_kernel_that_has_not_ended_keep
 }
 END_TEST
 
+START_TEST(an_idle_process_without_a_server_sleeps_by_itself)
+{
+	const char *env[] = {VMM, GPU, "GPUPOOL_SLEEP=idle:20ms", "GPUPOOL_SOCKET=off", NULL};
+
+	play_run(&(struct play){.program = "app_sleep", .words = {"idles-alone"}, .env = env, .preload = play_library});
+	ck_assert_int_eq(play_status, 0);
+	ck_assert_ptr_nonnull(strstr(play_out, "wrong words: 0\n"));
+	ck_assert_uint_lt(play_fact("asleep"), play_fact("awake"));
+}
+END_TEST
+
 /* The process says once why it stays awake. */
 static void await_refusal(const char *name)
 {
@@ -363,6 +374,7 @@ static void add(TCase *tc)
 	tcase_add_test(tc, a_process_asleep_holds_only_its_context_and_has_its_content_awake);
 	tcase_add_test(tc, the_commands_put_a_process_to_sleep_and_wake_it);
 	tcase_add_test(tc, an_idle_process_sleeps_by_itself_and_a_kernel_that_has_not_ended_keeps_it_awake);
+	tcase_add_test(tc, an_idle_process_without_a_server_sleeps_by_itself);
 	tcase_add_test(tc, an_idle_process_that_cannot_sleep_says_so_once);
 	tcase_add_test(tc, a_kernel_that_has_not_ended_keeps_a_process_awake);
 	tcase_add_test(tc, a_sleep_without_a_bound_ends_when_the_kernel_that_it_waits_for_waits_for_the_program);
