@@ -97,7 +97,7 @@ void gp_sleep_write_status(struct gp_json *out)
 	gp_json_string(out, "state", gp_sleep_state_name(status.state));
 	gp_json_u64(out, "asleep_bytes", status.device_bytes);
 	gp_json_u64(out, "host_bytes", status.host_bytes);
-	gp_json_u64(out, "dropped_bytes", status.device_bytes - gp_min(status.host_bytes, status.device_bytes));
+	gp_json_u64(out, "empty_bytes", status.device_bytes - gp_min(status.host_bytes, status.device_bytes));
 	gp_json_u64(out, "kept_host_bytes", status.kept_bytes);
 	gp_json_u64(out, "asleep_ns", status.since_ns);
 	gp_json_u64(out, "sleeps", status.n_sleeps);

@@ -57,9 +57,9 @@ static const struct {
 		    "had none to keep",
 			   "stays: context (code, stacks and buffers of CUDA", NULL}},
 	{"list", {"ASLEEP", "28.0 MiB ", NULL}},
-	{"list --json", {"\"state\":\"asleep\"", "\"dropped_bytes\":", "\"stays\":[", NULL}},
+	{"list --json", {"\"state\":\"asleep\"", "\"empty_bytes\":", "\"stays\":[", NULL}},
 	{"metrics", {"gpupool_asleep_bytes{", "\"} 29360128\n", "gpupool_asleep_host_bytes{",
-			    "gpupool_asleep_dropped_bytes{", "gpupool_asleep_seconds{", "gpupool_sleeps_total{", NULL}},
+			    "gpupool_asleep_empty_bytes{", "gpupool_asleep_seconds{", "gpupool_sleeps_total{", NULL}},
 	{"metrics --collect=all", {"gpupool_asleep_bytes{", "gpupool_asleep_host_bytes{", NULL}},
 	{"report", {"The process is asleep for ", "28.0 MiB of the total are given to the driver", NULL}},
 };

@@ -57,21 +57,21 @@ void stat_sleep_cell(char text[static STAT_COLUMN_MAX], const json_t *status)
 void stat_sleep_sentence(char text[static STAT_SLEEP_MAX], const json_t *status)
 {
 	const json_t *sleep = sleep_of(status);
-	char bytes[STAT_TEXT_MAX], host[STAT_TEXT_MAX], dropped[STAT_TEXT_MAX], age[STAT_TEXT_MAX];
+	char bytes[STAT_TEXT_MAX], host[STAT_TEXT_MAX], empty[STAT_TEXT_MAX], age[STAT_TEXT_MAX];
 
 	text[0] = '\0';
 	if (strcmp(state_of(status), "awake") == 0)
 		return;
 	stat_bytes(bytes, stat_reply_u64_or_0(sleep, "asleep_bytes"));
 	stat_bytes(host, stat_reply_u64_or_0(sleep, "host_bytes"));
-	stat_bytes(dropped, stat_reply_u64_or_0(sleep, "dropped_bytes"));
+	stat_bytes(empty, stat_reply_u64_or_0(sleep, "empty_bytes"));
 	stat_age(age, stat_reply_u64_or_0(sleep, "asleep_ns"));
 	if (strcmp(state_of(status), "asleep") == 0)
 		snprintf(text, STAT_SLEEP_MAX,
 			"asleep for %s: %s of the total are given to the driver; their contents take %s of host "
 			"memory, "
 			"and %s had none to keep",
-			age, bytes, host, dropped);
+			age, bytes, host, empty);
 	else
 		stat_clean(text, STAT_SLEEP_MAX, state_of(status));
 }

@@ -94,7 +94,7 @@ static const struct metric asleep_metric = {"asleep_bytes", "asleep", GAUGE, "by
 	"Memory of the pool that is given to the driver, since the process is asleep."};
 static const struct metric sleep_metrics[] = {
 	{"host_bytes", "asleep_host", GAUGE, "bytes", "Host memory with the content of memory that is asleep."},
-	{"dropped_bytes", "asleep_dropped", GAUGE, "bytes", "Memory that is asleep without a copy of its content."},
+	{"empty_bytes", "asleep_empty", GAUGE, "bytes", "Memory that is asleep and had no content to keep."},
 	{"asleep_ns", "asleep", GAUGE, "seconds", "Time since the process fell asleep; 0 if it is awake."},
 	{"sleeps", "sleeps", COUNTER, "", "Times that the process fell asleep."},
 	{"wakes", "wakes", COUNTER, "", "Times that the process woke."},
