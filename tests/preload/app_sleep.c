@@ -141,16 +141,16 @@ static void idles(void)
 /* With GPUPOOL_SLEEP=idle and without a server. */
 static void idles_alone(void)
 {
-	uint64_t before;
+	int64_t woke = 0;
 
 	app_start();
 	make_blocks();
-	before = device_bytes();
-	for (int i = 0; i < 3000 && device_bytes() == before; i++)
+	for (int i = 0; i < 3000 && woke <= 0; i++) {
 		usleep(10000);
-	app_fact("asleep", device_bytes());
+		woke = gpupool_wake(0);
+	}
+	report("woke", woke);
 	app_say("wrong words", "%zu", count_wrong());
-	app_fact("awake", device_bytes());
 }
 
 /* A kernel that does not end keeps the process awake. */
