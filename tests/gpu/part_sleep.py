@@ -64,6 +64,18 @@ def is_there(work):
     return work.module is None or importlib.util.find_spec(work.module) is not None
 
 
+def log_of(out, name):
+    """A file for a program's output, whose name has letters, digits and dashes only."""
+    return out / "sleep" / (re.sub(r"[^A-Za-z0-9]+", "-", name) + ".txt")
+
+
+def reason_in(log):
+    """Why a sleep failed, or a program: the last such line of its log."""
+    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+    found = [line for line in lines if "did not fall asleep" in line or "stays awake" in line or "error" in line]
+    return found[-1].partition(": ")[2][:110] if found else ""
+
+
 class Program:
     """A running program that is talked to by lines. It is killed at its time limit."""
 
@@ -122,8 +134,8 @@ def check_works(results, config, out, jobs):
             results.note(f"{work.name}: not here, left out", work.module)
     raw = programs.Config("raw")
     with concurrent.futures.ThreadPoolExecutor(max(jobs, 1)) as pool:
-        slept = {work.name: pool.submit(run_work, work, config, out / "sleep" / f"{work.name}.txt", True) for work in there}
-        plain = {work.name: pool.submit(run_work, work, raw, out / "sleep" / f"{work.name}, raw.txt", False)
+        slept = {work.name: pool.submit(run_work, work, config, log_of(out, work.name), True) for work in there}
+        plain = {work.name: pool.submit(run_work, work, raw, log_of(out, work.name + " raw"), False)
                  for work in there if not work.same_as}
     for work in there:
         wanted = plain[work.same_as or work.name].result()[0]
@@ -157,9 +169,11 @@ def check_times(results, library, out, mib, kept, seconds):
     name = f"{mib / 1024:g} GiB, {'kept' if kept else 'cold'}"
     variables = {"GPUPOOL_POOL": "vmm", "GPUPOOL_SLEEP_KEEP": "on" if kept else "off", "GPUPOOL_LOG": "info"}
     words = [programs.BIN / "sleep_turns", "times", mib, 3 if kept else 1]
-    done = programs.run_program(programs.Config(name, library, variables), words, out / "sleep" / f"{name}.txt", seconds)
+    log = log_of(out, name)
+    done = programs.run_program(programs.Config(name, library, variables), words, log, seconds)
     rounds = rounds_of(done.text)
-    results.check(f"{name}: content is right", done.status == 0 and rounds, f"status {done.status}")
+    why = reason_in(log.with_suffix(".err")) if done.status else ""
+    results.check(f"{name}: content is right", done.status == 0 and rounds, f"status {done.status} {why}".strip())
     if not rounds:
         return
     warm = rounds[1:] if kept else []
@@ -180,7 +194,7 @@ def check_programs(results, library, out, mib):
     variables = {"GPUPOOL_POOL": "vmm", "GPUPOOL_SLEEP_KEEP": "on", "GPUPOOL_LOG": "info"}
     for name, words in (("sleep_turns", ["graphs", mib, REPLAYS]), ("sleep_probe", [0])):
         done = programs.run_program(programs.Config(name, library, variables), [programs.BIN / name, *words],
-                                    out / "sleep" / f"{name}.txt", PROGRAM_SECONDS)
+                                    log_of(out, name), PROGRAM_SECONDS)
         for line in done.text.splitlines():
             what, _, verdict = line.rpartition(" ")
             if verdict in ("right", "WRONG"):
@@ -196,17 +210,17 @@ def turn_of(line):
 
 def check_turns(results, library, out, mib, left_mib, seconds, turns, limit_s):
     """Two processes, of which only one fits, take turns. The one whose turn it is has the other one sleep."""
-    log, probe = out / "sleep", programs.BIN / "sleep_turns"
+    probe = programs.BIN / "sleep_turns"
     variables = {"GPUPOOL_POOL": "vmm", "GPUPOOL_SLEEP": "on", "GPUPOOL_SLEEP_KEEP": "on", "GPUPOOL_LOG": "info"}
     config, raw = programs.Config("turns", library, variables), programs.Config("raw")
     begun, waits, wrong, done = time.monotonic(), [], 0, 0
     left_before = lowest = host_left()
 
     def start(name, where):
-        return Program(config, [probe, "turns", mib, seconds], log / f"turns, {name}.txt", {}, limit_s, where)
+        return Program(config, [probe, "turns", mib, seconds], log_of(out, f"turns {name}"), {}, limit_s, where)
 
     with programs.private_dir() as directory, Program(
-            raw, [probe, "ballast", left_mib], log / "ballast.txt", {}, limit_s, directory) as ballast:
+            raw, [probe, "ballast", left_mib], log_of(out, "ballast"), {}, limit_s, directory) as ballast:
         results.note("turns: left by the ballast", ballast.line(), "")
         with start("first", directory) as first:
             ready = turn_of(first.line())
@@ -227,7 +241,9 @@ def check_turns(results, library, out, mib, left_mib, seconds, turns, limit_s):
                     wrong += turn[2]
                     results.note(f"turn {nth + 1}: wake, with the wait for the other one", turn[0], "s")
                 took = time.monotonic() - begun
-    results.check("turns: all are done, and no word is wrong", done == turns and not wrong, f"{done} turns, {wrong} wrong")
+    why = "; ".join(filter(None, (reason_in(log_of(out, f"turns {name}")) for name in ("first", "second"))))
+    results.check("turns: all are done, and no word is wrong", done == turns and not wrong,
+                  f"{done} turns, {wrong} wrong {why if done < turns else ''}".strip())
     if done < turns:
         return
     # A switch includes the half second after which a process counts as idle.
@@ -238,23 +254,44 @@ def check_turns(results, library, out, mib, left_mib, seconds, turns, limit_s):
     results.note("turns: host memory in use at its peak", (left_before - lowest) / GIB, "GiB")
 
 
-def run(results, out, options):
-    library = programs.preload_library()
+def run_works(results, library, out, options):
     config = programs.Config("sleep", library, {"GPUPOOL_POOL": "vmm", "GPUPOOL_LOG": "info"})
-    started = time.monotonic()
     check_works(results, config, out, jobs=max(options.jobs, 4))
-    results.note("programs: seconds", time.monotonic() - started, "s")
+
+
+def run_programs(results, library, out, options):
+    del options
     check_programs(results, library, out, 256)
-    left = host_left()
-    results.note("host memory left", left // GIB, "GiB")
-    for gib, kept, seconds in ((16, True, 25), (16, False, 25), (64, True, 45)):
+
+
+def run_times(results, library, out, options):
+    del options
+    for gib, kept, seconds in ((16, True, 25), (16, False, 25), (32, True, 40), (64, True, 60)):
+        left = host_left()
+        results.note(f"host memory left before {gib} GiB", left // GIB, "GiB")
         if left >= (gib + 8) * GIB:
             check_times(results, library, out, gib << 10, kept, seconds)
         else:
             results.note(f"{gib} GiB: too little host memory, left out", left // GIB, "GiB")
-    turns = min(TURNS, int((PART_SECONDS - (time.monotonic() - started)) / (TURN_SECONDS + SWITCH_SECONDS)) - 1)
-    if left >= 2 * (TURN_MIB // 1024 + 4) * GIB and turns > 1:
+
+
+def run_turns(results, library, out, options):
+    """Fewer turns if the part has less time left."""
+    turns = min(TURNS, int((options.end - time.monotonic()) / (TURN_SECONDS + SWITCH_SECONDS)) - 1)
+    if host_left() >= 2 * (TURN_MIB // 1024 + 4) * GIB and turns > 1:
         check_turns(results, library, out, TURN_MIB, LEFT_MIB, TURN_SECONDS * options.scale, turns, 110)
     else:
-        results.note("turns: left out for lack of host memory, or of time", left // GIB, "GiB")
-    results.note("the whole part: seconds", time.monotonic() - started, "s")
+        results.note("turns: left out for lack of host memory, or of time", host_left() // GIB, "GiB")
+
+
+STEPS = {"works": run_works, "programs": run_programs, "turns": run_turns, "times": run_times}
+
+
+def run(results, out, options, names=tuple(STEPS)):
+    """Runs the steps, or those with the names."""
+    library, started = programs.preload_library(), time.monotonic()
+    options.end = started + PART_SECONDS
+    for name in names:
+        begun = time.monotonic()
+        STEPS[name](results, library, out, options)
+        results.note(f"{name}: seconds", time.monotonic() - begun, "s")
