@@ -150,8 +150,7 @@ static void ask_process(struct round *round, int dir_fd, const char *name, struc
 {
 	bool is_own = talk.uid == geteuid();
 	bool is_self = talk.pid == getpid() && talk.start_ticks == round->own_start_ticks;
-	uint64_t named_start_ticks = talk.start_ticks;
-	pid_t named_pid = talk.pid;
+	uint32_t named = gp_process_named(talk.pid, talk.start_ticks);
 	int fd;
 
 	if (is_self || (round->filter && !round->filter(round->filter_arg, talk.pid, talk.start_ticks)) ||
@@ -167,8 +166,7 @@ static void ask_process(struct round *round, int dir_fd, const char *name, struc
 	}
 	talk.fd = fd;
 	talk.error = -EAGAIN;
-	talk.answer.named_pid = named_pid;
-	talk.answer.named_start_ticks = (uint32_t)named_start_ticks;
+	talk.answer.named = named;
 	round->talks[round->n++] = talk;
 }
 
@@ -274,7 +272,7 @@ int gp_processes_parse(const char *line, struct gp_process *ret)
 		return -EPROTO;
 	ret->bytes = bytes;
 	ret->held_bytes = held_bytes;
-	ret->idle_ms = (uint32_t)gp_min(idle_ms, (uint64_t)UINT32_MAX);
+	ret->idle_ds = (unsigned)gp_min(idle_ms / 100, (uint64_t)GP_PROCESS_IDLE_MAX_DS);
 	ret->may_sleep = answers[i].has_idle_ms;
 	return 0;
 }
@@ -359,7 +357,7 @@ static void summarize(struct round *round, struct gp_processes *ret)
 		ret->held_bytes += talk->answer.held_bytes;
 		talk->answer.pid = talk->pid;
 		talk->answer.uid = talk->uid;
-		talk->answer.error = (int16_t)talk->error;
+		talk->answer.error = talk->error;
 		if (i < GP_PROCESSES_SHOWN)
 			ret->shown[i] = talk->answer;
 	}

@@ -31,15 +31,22 @@ enum gp_processes_wait {
 
 struct gp_process {
 	pid_t pid;
-	uid_t uid;           /* owner of the process */
-	int16_t error;       /* 0; -EPERM: it refused; another -errno: no valid answer */
-	bool may_sleep;      /* it has answered a request to sleep */
-	pid_t named_pid;     /* by the name of its socket */
-	uint64_t bytes;      /* given back, by its own account */
-	uint64_t held_bytes; /* that it holds on the device, or that its sleep would give, likewise; 0: unknown */
-	uint32_t named_start_ticks; /* the lower half */
-	uint32_t idle_ms;           /* since its last work, by its own account; at most UINT32_MAX */
+	uid_t uid;              /* owner of the process */
+	int error : 11;         /* 0; -EPERM: it refused; another -errno: no valid answer */
+	unsigned may_sleep : 1; /* it has answered a request to sleep */
+	unsigned idle_ds : 20;  /* tenths of a second since its last work, by its own account, or the highest number */
+	uint32_t named;         /* gp_process_named of its socket's name */
+	uint64_t bytes;         /* given back, by its own account */
+	uint64_t held_bytes;    /* that it holds on the device, or that its sleep would give, likewise; 0: unknown */
 };
+
+enum { GP_PROCESS_IDLE_MAX_DS = (1 << 20) - 1 };
+
+/* Tells processes apart by the names of their sockets. */
+static inline uint32_t gp_process_named(pid_t pid, uint64_t start_ticks)
+{
+	return (uint32_t)start_ticks * UINT32_C(2654435761) ^ (uint32_t)pid;
+}
 
 struct gp_processes {
 	unsigned n; /* processes asked */
@@ -62,7 +69,7 @@ void gp_processes_ask(const char *request, bool are_all, gp_processes_filter fil
 	struct gp_processes *ret);
 
 /*
- * Parses an answer into bytes, held_bytes and idle_ms, 0 if the answer does not contain them. Returns 0; -EPERM if the
+ * Parses an answer into bytes, held_bytes and idle_ds, 0 if the answer does not contain them. Returns 0; -EPERM if the
  * process refuses; or -EPROTO if the answer is invalid.
  */
 int gp_processes_parse(const char *line, struct gp_process *ret);

@@ -21,9 +21,9 @@
 #define PAUSE_NS     UINT64_C(1000000)
 #define ASK_AGAIN_NS UINT64_C(200000000)
 
-/* Processes that are not idle yet are asked LOOKS times more. A process is idle after IDLE_MS at the latest. */
+/* Processes that are not idle yet are asked LOOKS times more. A process is idle after IDLE_DS tenths of a second. */
 #define LOOK_AGAIN_NS UINT64_C(150000000)
-enum { LOOKS = 6, IDLE_MS = 1000 };
+enum { LOOKS = 6, IDLE_DS = 10 };
 
 /* For the answers to a repeated question. A process that is silent for longer may be on its way. */
 enum { ASK_MS = 500 };
@@ -44,8 +44,7 @@ static bool is_chosen(const void *arg, pid_t pid, uint64_t start_ticks)
 	const struct sleepers *sleepers = arg;
 
 	for (unsigned i = 0; i < sleepers->n; i++)
-		if (sleepers->processes[i].named_pid == pid &&
-			sleepers->processes[i].named_start_ticks == (uint32_t)start_ticks)
+		if (sleepers->processes[i].named == gp_process_named(pid, start_ticks))
 			return true;
 	return false;
 }
@@ -69,7 +68,7 @@ static bool has_answered(const void *unused, pid_t pid, uint64_t start_ticks)
 	const struct gp_processes *answers = gp_reclaim_last_answers();
 
 	for (unsigned i = 0; i < gp_min(answers->n, GP_PROCESSES_SHOWN); i++)
-		if (answers->shown[i].named_pid == pid && answers->shown[i].named_start_ticks == (uint32_t)start_ticks)
+		if (answers->shown[i].named == gp_process_named(pid, start_ticks))
 			return !answers->shown[i].error && answers->shown[i].uid == geteuid();
 	return answers->n > GP_PROCESSES_SHOWN;
 }
@@ -78,10 +77,10 @@ static bool has_answered(const void *unused, pid_t pid, uint64_t start_ticks)
  * Asks all processes how much their sleep would give, and chooses among them. Returns the longest time for which any of
  * the others has been idle.
  */
-static uint64_t choose(struct gp_context *context, uint64_t bytes, struct sleepers *ret)
+static unsigned choose(struct gp_context *context, uint64_t bytes, struct sleepers *ret)
 {
 	struct gp_processes found;
-	uint64_t idle_ms = 0;
+	unsigned idle_ds = 0;
 
 	*ret = (struct sleepers){0};
 	gp_reclaim_ask(context, "rest", 0, has_answered, NULL, GP_PROCESSES_ASK_MS, &found);
@@ -91,10 +90,10 @@ static uint64_t choose(struct gp_context *context, uint64_t bytes, struct sleepe
 		if (!found.shown[i].may_sleep || found.shown[i].held_bytes)
 			continue;
 		ret->n_others++;
-		idle_ms = gp_max(idle_ms, (uint64_t)found.shown[i].idle_ms);
+		idle_ds = gp_max(idle_ds, (unsigned)found.shown[i].idle_ds);
 	}
 	ret->n = gp_rest_choose(ret->processes, ret->n, bytes);
-	return idle_ms;
+	return idle_ds;
 }
 
 /*
@@ -103,14 +102,14 @@ static uint64_t choose(struct gp_context *context, uint64_t bytes, struct sleepe
  */
 static void choose_patiently(struct gp_context *context, uint64_t bytes, struct sleepers *ret)
 {
-	uint64_t before_ms = 0, idle_ms = choose(context, bytes, ret);
+	unsigned before_ds = 0, idle_ds = choose(context, bytes, ret);
 
 	for (int i = 0; i < LOOKS && !ret->n && ret->n_others && gp_capture_is_none(); i++) {
-		if (i && (idle_ms <= before_ms || idle_ms >= IDLE_MS))
+		if (i && (idle_ds <= before_ds || idle_ds >= IDLE_DS))
 			break;
 		gp_clock_sleep(LOOK_AGAIN_NS);
-		before_ms = idle_ms;
-		idle_ms = choose(context, bytes, ret);
+		before_ds = idle_ds;
+		idle_ds = choose(context, bytes, ret);
 	}
 }
 
@@ -139,9 +138,8 @@ static void log_asked(const struct gp_context *context, const struct sleepers *s
 {
 	for (unsigned i = 0; i < sleepers->n; i++)
 		gp_log(GP_LOG_INFO,
-			"%s: asked process %d, idle for %" PRIu32 " s, to sleep, for up to %" PRIu64
-			" MiB of device %d",
-			why, (int)sleepers->processes[i].pid, sleepers->processes[i].idle_ms / 1000,
+			"%s: asked process %d, idle for %u s, to sleep, for up to %" PRIu64 " MiB of device %d", why,
+			(int)sleepers->processes[i].pid, sleepers->processes[i].idle_ds / 10,
 			sleepers->processes[i].held_bytes / GP_MIB, context->device->index);
 }
 

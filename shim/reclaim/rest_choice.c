@@ -4,11 +4,11 @@
 #include "rest_choice.h"
 
 /* Processes idle for the same number of these are equal in that. */
-enum { IDLE_STEP_MS = 1000 };
+enum { IDLE_STEP_DS = 10 };
 
 static bool is_before(const struct gp_process *a, const struct gp_process *b)
 {
-	uint32_t idle_a = a->idle_ms / IDLE_STEP_MS, idle_b = b->idle_ms / IDLE_STEP_MS;
+	unsigned idle_a = a->idle_ds / IDLE_STEP_DS, idle_b = b->idle_ds / IDLE_STEP_DS;
 
 	return idle_a != idle_b ? idle_a > idle_b : a->held_bytes > b->held_bytes;
 }

@@ -14,23 +14,23 @@ static const struct {
 	struct {
 		pid_t pid;
 		uint64_t bytes;
-		uint32_t idle_ms;
+		unsigned idle_ds;
 	} processes[MAX];
 	uint64_t bytes;
 	pid_t chosen[MAX];
 } choices[] = {
 	/* The longest idle one, although another one has more. */
-	{{{1, 40, 5000}, {2, 10, 90000}}, 10, {2}},
+	{{{1, 40, 50}, {2, 10, 900}}, 10, {2}},
 	/* The largest of those that have been idle for as long. */
-	{{{1, 10, 5000}, {2, 40, 5900}, {3, 20, 5400}}, 10, {2}},
+	{{{1, 10, 50}, {2, 40, 59}, {3, 20, 54}}, 10, {2}},
 	/* Several, in the order of their idle times. */
-	{{{1, 10, 1000}, {2, 10, 3000}, {3, 10, 2000}}, 15, {2, 3}},
+	{{{1, 10, 10}, {2, 10, 30}, {3, 10, 20}}, 15, {2, 3}},
 	/* The first two are not needed beside the third one. */
-	{{{1, 5, 9000}, {2, 5, 8000}, {3, 40, 7000}}, 40, {3}},
+	{{{1, 5, 90}, {2, 5, 80}, {3, 40, 70}}, 40, {3}},
 	/* The first one is needed beside the third one, the second one is not. */
-	{{{1, 8, 9000}, {2, 2, 8000}, {3, 40, 7000}}, 48, {1, 3}},
+	{{{1, 8, 90}, {2, 2, 80}, {3, 40, 70}}, 48, {1, 3}},
 	/* All together are too few, so none sleeps. */
-	{{{1, 10, 1000}, {2, 10, 3000}}, 21, {0}},
+	{{{1, 10, 10}, {2, 10, 30}}, 21, {0}},
 	{{{0}}, 1, {0}},
 };
 
@@ -42,7 +42,7 @@ START_TEST(idle_processes_sleep_in_the_order_of_their_idle_times_and_no_more_tha
 	for (; n < MAX && choices[_i].processes[n].pid; n++)
 		processes[n] = (struct gp_process){.pid = choices[_i].processes[n].pid,
 			.held_bytes = choices[_i].processes[n].bytes,
-			.idle_ms = choices[_i].processes[n].idle_ms};
+			.idle_ds = choices[_i].processes[n].idle_ds};
 	while (n_chosen < MAX && choices[_i].chosen[n_chosen])
 		n_chosen++;
 	ck_assert_uint_eq(gp_rest_choose(processes, n, choices[_i].bytes), n_chosen);
