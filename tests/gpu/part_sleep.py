@@ -70,7 +70,7 @@ def log_of(out, name):
 
 
 def reason_in(log):
-    """Why a sleep failed, or a program: the last such line of its log."""
+    """The last line of a log that says why a sleep, or a program, failed."""
     lines = log.read_text(errors="replace").splitlines() if log.exists() else []
     found = [line for line in lines if "did not fall asleep" in line or "stays awake" in line or "error" in line]
     return found[-1].partition(": ")[2][:110] if found else ""
