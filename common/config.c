@@ -43,6 +43,7 @@ static const size_t field_offset[GP_OPTION_COUNT] = {
 #define TYPE_OF_RATIO     double
 #define TYPE_OF_WAIT      uint64_t
 #define TYPE_OF_THREADS   uint64_t
+#define TYPE_OF_SLEEP     uint64_t
 #define TYPE_OF_YIELD     enum gp_config_yield
 #define TYPE_OF_PATH      char[GP_CONFIG_VALUE_SIZE]
 #define TYPE_OF_STACKS    struct gp_config_stacks
@@ -115,6 +116,51 @@ static int parse_auto_or_number(const char *text, uint64_t auto_value, uint64_t 
 	if (value > max)
 		return refuse(error, 0, "is too large", next);
 	*ret = value;
+	return 0;
+}
+
+/* Parses a whole number with a unit of time. Stores milliseconds. */
+static int parse_time(const char *text, uint64_t *ret_ms, struct gp_text_error *error)
+{
+	static const struct {
+		const char *unit;
+		uint64_t ms;
+	} units[] = {{"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000}};
+	static const char next[] = "use a whole number and ms, s, m or h, such as idle:30s";
+	size_t digits = strspn(text, "0123456789");
+	uint64_t value = 0;
+
+	if (!digits)
+		return refuse(error, 0, "is not a time", next);
+	for (size_t i = 0; i < digits && value <= GP_CONFIG_SLEEP_MAX_MS; i++)
+		value = value * 10 + (uint64_t)(text[i] - '0');
+	for (size_t i = 0; i < sizeof(units) / sizeof(*units); i++) {
+		if (strcmp(text + digits, units[i].unit) != 0)
+			continue;
+		if (!value)
+			return refuse(error, 0, "is zero", next);
+		if (value > GP_CONFIG_SLEEP_MAX_MS / units[i].ms)
+			return refuse(error, 0, "is longer than 30 days", next);
+		*ret_ms = value * units[i].ms;
+		return 0;
+	}
+	return refuse(error, digits, text[digits] ? "has an unknown unit of time" : "has no unit of time", next);
+}
+
+static int parse_sleep(const char *text, uint64_t *ret, struct gp_text_error *error)
+{
+	static const char idle[] = "idle:";
+	bool is_on;
+
+	if (strncmp(text, idle, strlen(idle)) == 0) {
+		if (parse_time(text + strlen(idle), ret, error) == 0)
+			return 0;
+		error->offset += strlen(idle);
+		return -EINVAL;
+	}
+	if (parse_bool(text, &is_on, error) < 0)
+		return refuse(error, 0, "is neither off, on nor idle:TIME", "use off, on or idle:30s");
+	*ret = is_on ? GP_CONFIG_SLEEP_ASKED : GP_CONFIG_SLEEP_OFF;
 	return 0;
 }
 
@@ -216,6 +262,8 @@ static int parse_value(
 	case GP_CONFIG_THREADS:
 		return parse_auto_or_number(text, GP_CONFIG_THREADS_AUTO, GP_CONFIG_THREADS_MAX,
 			"use auto, or a number from 0 to 64", field, error);
+	case GP_CONFIG_SLEEP:
+		return parse_sleep(text, field, error);
 	case GP_CONFIG_YIELD:
 		return parse_yield(text, field, error);
 	case GP_CONFIG_PATH:

@@ -76,6 +76,11 @@ enum gp_config_source { GP_CONFIG_DEFAULT, GP_CONFIG_FILE, GP_CONFIG_ENVIRONMENT
 enum { GP_CONFIG_THREADS_MAX = 64 };
 #define GP_CONFIG_THREADS_AUTO UINT64_MAX
 
+/* GPUPOOL_SLEEP: off; on, only when another process asks for it; or after that many idle milliseconds, too. */
+#define GP_CONFIG_SLEEP_OFF    UINT64_C(0)
+#define GP_CONFIG_SLEEP_ASKED  UINT64_MAX
+#define GP_CONFIG_SLEEP_MAX_MS (UINT64_C(30) * 24 * 3600 * 1000)
+
 struct gp_config {
 	bool is_enabled, is_pinned_pooled;
 	enum gp_config_pool pool;
@@ -86,6 +91,7 @@ struct gp_config {
 	struct gp_limit pinned_limit; /* a percentage is of the machine's memory */
 	uint64_t pinned_threads;      /* GP_CONFIG_THREADS_AUTO: by the processors that the thread may use */
 	uint64_t reserve_bytes, thread_cache_bytes, oom_wait_ms;
+	uint64_t sleep_idle_ms;    /* GP_CONFIG_SLEEP_... */
 	uint64_t sleep_host_bytes; /* 0: as much as there is */
 	uint64_t pending_count;    /* UINT64_MAX: unlimited */
 	double pending_ratio;
@@ -128,6 +134,7 @@ enum gp_config_type {
 	GP_CONFIG_RATIO,
 	GP_CONFIG_WAIT,
 	GP_CONFIG_THREADS,
+	GP_CONFIG_SLEEP,
 	GP_CONFIG_YIELD,
 	GP_CONFIG_PATH,
 	GP_CONFIG_STACKS,

@@ -37,6 +37,7 @@ struct gp_page_memory {
 	uint64_t ooms;                        /* errors that reached the program */
 	uint64_t unpooled_bytes, limit_bytes; /* limit: UINT64_MAX: none */
 	uint64_t yields, yielded_bytes;
+	uint64_t asleep_bytes;
 };
 
 struct gp_page_device {

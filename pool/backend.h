@@ -113,6 +113,7 @@ struct gp_wait {
 	uint64_t max_ns; /* taken from the time that the process may wait */
 	uint64_t available_bytes, tried_ns, asked_ns, enough_ns;
 	unsigned n_pauses;
+	void *sleepers; /* NULL: the wait is for memory that other processes free */
 };
 
 struct gp_backend_ops {
@@ -207,6 +208,13 @@ struct gp_backend_ops {
 	uint64_t (*wait_begin)(void *arg, uint64_t bytes, struct gp_wait *ret_wait);
 	enum gp_wait_news (*wait_pause)(void *arg, struct gp_wait *wait);
 	void (*wait_end)(void *arg, struct gp_wait *wait, uint64_t waited_ns, bool is_served);
+
+	/*
+	 * As wait_begin, for other processes that may be asked to sleep. Asks them if their memory is enough. NULL: no
+	 * process is asked. sleepers_ask is for a pool that wakes: it returns without a wait for their memory.
+	 */
+	uint64_t (*sleepers_begin)(void *arg, uint64_t bytes, struct gp_wait *ret_wait);
+	void (*sleepers_ask)(void *arg, uint64_t bytes);
 
 	/* True while another process lacks memory of this device. Then nothing stays cached. NULL: never. */
 	bool (*is_wanted)(void *arg);

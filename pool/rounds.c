@@ -351,7 +351,7 @@ static bool try_again(struct gp_rounds *rounds, bool *has_driver_more)
 }
 
 /* Pauses and tries again, for that long at most. */
-static bool wait_for_neighbours(struct gp_rounds *rounds, struct gp_wait *wait, uint64_t start_ns, uint64_t max_ns)
+static bool wait_for_processes(struct gp_rounds *rounds, struct gp_wait *wait, uint64_t start_ns, uint64_t max_ns)
 {
 	const struct gp_backend *be = gp_pool_backend(rounds->pool);
 	bool has_driver_more = false;
@@ -372,7 +372,8 @@ static bool wait_for_neighbours(struct gp_rounds *rounds, struct gp_wait *wait, 
  * Other processes neither announce their frees nor can give what the limit forbids. Other threads run their rounds
  * during the pauses: they may be served by less than this thread lacks.
  */
-static uint64_t round_neighbours(struct gp_rounds *rounds)
+static uint64_t wait_after(
+	struct gp_rounds *rounds, uint64_t (*begin)(void *arg, uint64_t bytes, struct gp_wait *ret_wait))
 {
 	struct gp_pool *pool = rounds->pool;
 	const struct gp_backend *be = gp_pool_backend(pool);
@@ -381,15 +382,25 @@ static uint64_t round_neighbours(struct gp_rounds *rounds)
 	bool is_served;
 
 	if (is_enough(rounds, gp_budget_left_of_all(pool->options.budget)))
-		max_ns = be->ops->wait_begin(be->arg, bytes, &wait);
+		max_ns = begin(be->arg, bytes, &wait);
 	rounds->is_left_out = !max_ns;
 	if (!max_ns)
 		return 0;
 	give_up_turn(rounds);
 	start_ns = gp_pool_now_ns(pool);
-	is_served = wait_for_neighbours(rounds, &wait, start_ns, max_ns);
+	is_served = wait_for_processes(rounds, &wait, start_ns, max_ns);
 	be->ops->wait_end(be->arg, &wait, gp_pool_now_ns(pool) - start_ns, is_served);
 	return is_served ? rounds->bytes : 0;
+}
+
+static uint64_t round_sleepers(struct gp_rounds *rounds)
+{
+	return wait_after(rounds, gp_pool_backend(rounds->pool)->ops->sleepers_begin);
+}
+
+static uint64_t round_neighbours(struct gp_rounds *rounds)
+{
+	return wait_after(rounds, gp_pool_backend(rounds->pool)->ops->wait_begin);
 }
 
 static uint64_t round_wait(struct gp_rounds *rounds)
@@ -454,6 +465,8 @@ static bool is_round_skipped(const struct gp_pool *pool, enum gp_round round)
 		return !ops->ask_contexts;
 	case GP_ROUND_processes:
 		return !ops->ask_processes;
+	case GP_ROUND_sleepers:
+		return !ops->sleepers_begin;
 	case GP_ROUND_neighbours:
 		return !ops->wait_begin || pool->options.oom_wait_ns;
 	case GP_ROUND_wait:

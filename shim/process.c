@@ -14,6 +14,7 @@
 #include "shim/backend/peer_access.h"
 #include "shim/backend/registered.h"
 #include "shim/backend/sleep.h"
+#include "shim/backend/sleep_policy.h"
 #include "shim/backend/unpooled.h"
 #include "shim/base/barrier.h"
 #include "shim/base/fork.h"
@@ -78,6 +79,7 @@ static void set_up_modules(void)
 	gp_registered_start();
 	gp_peer_access_start();
 	gp_sleep_start();
+	gp_sleep_policy_start();
 	gp_unpooled_start();
 	gp_debug_start();
 	gp_ipc_start();
@@ -149,6 +151,7 @@ static void start_socket(void)
 		.handlers = gp_actions,
 		.begin = gp_state.config.thread_cache_bytes ? gp_barrier_register : NULL,
 		.tick = gp_counter_page_tick,
+		.watch = gp_sleep_is_watched() ? gp_sleep_watch : NULL,
 	};
 	bool is_wanted = gp_state.config.has_socket;
 	int error = is_wanted ? gp_ctl_start(&options) : -ECANCELED;
@@ -158,6 +161,8 @@ static void start_socket(void)
 		gp_barrier_start();
 	if (is_wanted)
 		log_socket(error);
+	if (error && options.watch)
+		gp_sleep_watch_alone();
 	if (!error)
 		gp_counter_page_start(gp_ctl_path());
 }
@@ -187,6 +192,10 @@ static void start(void)
 		gp_log(GP_LOG_WARN,
 			"GPUPOOL_POOL=vmm needs GPUPOOL_BACKEND=device: with GPUPOOL_BACKEND=%s the pool type is split",
 			gp_backend_name(gp_state.config.backend));
+	if (gp_sleep_is_watched() && gp_state_kind() != GP_KIND_VMM && gp_state.config.pool != GP_CONFIG_POOL_AUTO)
+		gp_log(GP_LOG_WARN,
+			"GPUPOOL_SLEEP needs GPUPOOL_POOL=vmm or auto: memory of the pool type %s cannot sleep",
+			gp_kind_name(gp_state_kind()));
 	gp_log(GP_LOG_INFO, "gpupool %s serves this process: pool type %s, backend %s", GPUPOOL_VERSION,
 		gp_state.config.pool == GP_CONFIG_POOL_AUTO ? "auto" : gp_kind_name(gp_state_kind()),
 		gp_backend_name(gp_state.config.backend));

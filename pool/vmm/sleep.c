@@ -415,6 +415,8 @@ void gp_pool_sleep_ask(struct gp_pool *pool, uint64_t bytes)
 	(void)be->ops->trim_driver(be->arg);
 	if (be->ops->ask_processes)
 		(void)be->ops->ask_processes(be->arg, bytes);
+	if (be->ops->sleepers_ask)
+		be->ops->sleepers_ask(be->arg, bytes);
 }
 
 struct gp_sleep_bytes gp_pool_asleep(struct gp_pool *pool)

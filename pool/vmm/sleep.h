@@ -78,7 +78,10 @@ int gp_pool_sleep_move_in(struct gp_pool *pool);
 /* Returns an address in the pool's mapped memory, or 0. Between enter and leave. */
 uint64_t gp_pool_sleep_address(struct gp_pool *pool);
 
-/* Asks for device memory: the driver's own pools, and other processes for what they have cached. */
+/*
+ * Asks for device memory: the driver's own pools, other processes for what they have cached, and idle processes to
+ * sleep in turn.
+ */
 void gp_pool_sleep_ask(struct gp_pool *pool, uint64_t bytes);
 
 /* Returns what is asleep. Other kinds have nothing asleep. */

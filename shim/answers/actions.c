@@ -20,6 +20,7 @@
 #include "sleep_answer.h"
 #include "shim/backend/backend_supply.h"
 #include "shim/backend/sleep.h"
+#include "shim/backend/sleep_policy.h"
 #include "shim/base/clock.h"
 #include "shim/base/slow_path.h"
 #include "shim/context/group.h"
@@ -396,6 +397,7 @@ const gp_ctl_handler_fn gp_actions[GP_CTL_N_COMMANDS] = {
 	[GP_CTL_region] = gp_region_answer,
 	[GP_CTL_yield] = gp_reclaim_answer,
 	[GP_CTL_sleep] = gp_sleep_answer,
+	[GP_CTL_rest] = gp_rest_answer,
 	[GP_CTL_wake] = gp_wake_answer,
 	[GP_CTL_wanted] = gp_reclaim_answer_wanted,
 	[GP_CTL_config] = answer_config,

@@ -10,6 +10,9 @@
 
 #include "region_answer.h"
 #include "shim/backend/sleep.h"
+#include "shim/backend/sleep_policy.h"
+#include "shim/base/state.h"
+#include "shim/context/device.h"
 #include "shim/context/region.h"
 #include "shim/ctl/ctl_request.h"
 
@@ -124,8 +127,37 @@ int gp_wake_answer(int argc, char **argv, struct gp_json *out)
 	return answer(out, GP_CTL_wake, gp_wake(timeout_ns, &result), &result);
 }
 
+static void write_stay(struct gp_json *out, const char *what, uint64_t bytes, const char *why)
+{
+	gp_json_object_begin(out, NULL);
+	gp_json_string(out, "what", what);
+	gp_json_amount(out, "bytes", bytes);
+	gp_json_string(out, "why", why);
+	gp_json_object_end(out);
+}
+
+/* Writes what a process that is asleep keeps. */
+static void write_stays(struct gp_json *out)
+{
+	uint64_t unpooled = 0, pinned = atomic_load(&gp_state.pinned_budget.charged_bytes);
+
+	for (int i = 0; i < GP_DEVICES_MAX; i++)
+		if (gp_device_if_used(i))
+			unpooled += atomic_load(&gp_device_if_used(i)->unpooled_bytes);
+	gp_json_array_begin(out, "stays");
+	write_stay(
+		out, "context", UINT64_MAX, "code, stacks and buffers of CUDA, whose size the driver does not report");
+	if (unpooled)
+		write_stay(out, "unpooled", unpooled,
+			"managed memory, arrays and other memory that gpupool did not map, and so cannot move");
+	if (pinned)
+		write_stay(out, "pinned", pinned, "pinned memory is in the host already");
+	gp_json_array_end(out);
+}
+
 void gp_sleep_write_status(struct gp_json *out)
 {
+	struct gp_sleep_policy policy = gp_sleep_policy_status();
 	struct gp_sleep_status status = gp_sleep_status();
 
 	gp_json_object_begin(out, "sleep");
@@ -133,9 +165,17 @@ void gp_sleep_write_status(struct gp_json *out)
 	gp_json_u64(out, "asleep_bytes", status.device_bytes);
 	gp_json_u64(out, "dropped_bytes", status.dropped_bytes);
 	gp_json_u64(out, "host_bytes", status.host_bytes);
+	gp_json_u64(out, "empty_bytes", status.device_bytes - gp_min(status.host_bytes, status.device_bytes));
 	gp_json_u64(out, "kept_host_bytes", status.kept_bytes);
 	gp_json_u64(out, "asleep_ns", status.since_ns);
 	gp_json_u64(out, "sleeps", status.n_sleeps);
 	gp_json_u64(out, "wakes", status.n_wakes);
+	gp_json_string(out, "setting", gp_state.config.text[GP_OPTION_SLEEP]);
+	gp_json_u64(out, "idle_ns", policy.idle_ns);
+	gp_json_u64(out, "idle_sleeps", policy.n_idle);
+	gp_json_u64(out, "asked_sleeps", policy.n_asked);
+	gp_json_string(out, "refusal", *policy.why ? policy.why : NULL);
+	if (status.state == GP_SLEEP_ASLEEP)
+		write_stays(out);
 	gp_json_object_end(out);
 }

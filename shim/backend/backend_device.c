@@ -37,6 +37,7 @@
 #include "shim/driver/submit.h"
 #include "shim/reclaim/neighbours.h"
 #include "shim/reclaim/reclaim.h"
+#include "shim/reclaim/rest.h"
 #include "shim/record/record_backend.h"
 
 /* Kept mappings go back before a pool stops caching for want of the reserve. Returns what the driver has left then. */
@@ -348,14 +349,29 @@ static uint64_t device_wait_begin(void *arg, uint64_t bytes, struct gp_wait *ret
 	return gp_neighbours_wait_begin(arg, bytes, ret_wait, gp_device_available);
 }
 
+static uint64_t device_sleepers_begin(void *arg, uint64_t bytes, struct gp_wait *ret_wait)
+{
+	return gp_rest_wait_begin(arg, bytes, ret_wait, gp_device_available);
+}
+
+static void device_sleepers_ask(void *arg, uint64_t bytes)
+{
+	gp_rest_ask(arg, bytes, gp_device_available);
+}
+
 static enum gp_wait_news device_wait_pause(void *arg, struct gp_wait *wait)
 {
+	if (wait->sleepers)
+		return gp_rest_wait_pause(arg, wait, gp_device_available);
 	return gp_neighbours_wait_pause(arg, wait, gp_device_available);
 }
 
 static void device_wait_end(void *arg, struct gp_wait *wait, uint64_t waited_ns, bool is_served)
 {
-	gp_neighbours_wait_end(wait, waited_ns, is_served);
+	if (wait->sleepers)
+		gp_rest_wait_end(wait);
+	else
+		gp_neighbours_wait_end(wait, waited_ns, is_served);
 }
 
 static bool device_is_wanted(void *arg)
@@ -393,6 +409,8 @@ static const struct gp_backend_ops device_ops = {
 	.ask_contexts = device_ask_contexts,
 	.ask_processes = device_ask_processes,
 	.ask_group = device_ask_group,
+	.sleepers_begin = device_sleepers_begin,
+	.sleepers_ask = device_sleepers_ask,
 	.wait_begin = device_wait_begin,
 	.wait_pause = device_wait_pause,
 	.wait_end = device_wait_end,

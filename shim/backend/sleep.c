@@ -31,7 +31,7 @@
 
 /* A process that waits for device memory says so, and asks others for memory, at these intervals. */
 #define LOG_NS UINT64_C(5000000000)
-#define ASK_NS UINT64_C(1000000000)
+#define ASK_NS UINT64_C(500000000)
 
 /* One thread at a time puts the process to sleep or wakes it. It holds this for as long as that takes. */
 static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_SLEEP);

@@ -50,6 +50,8 @@ static struct {
 	void (*tick)(void);
 	int64_t tick_ns; /* when the next tick is due */
 	int tick_interval_ms;
+	int (*watch)(void);
+	int64_t watch_ns; /* when it is called next */
 	int64_t idle_ns;
 	int64_t accept_after_ns;
 	unsigned renewals;
@@ -137,6 +139,8 @@ static int wait_ms(int64_t now_ns)
 
 	if (server.tick)
 		next_ns = server.tick_ns;
+	if (server.watch && server.watch_ns < next_ns)
+		next_ns = server.watch_ns;
 	if (server.accept_after_ns > now_ns && server.accept_after_ns < next_ns)
 		next_ns = server.accept_after_ns;
 	for (int i = 0; i < MAX_CONNS; i++)
@@ -187,6 +191,13 @@ static void tick(int64_t now_ns)
 	set_tick(gp_ctl_tick_ms(server.tick_interval_ms));
 }
 
+/* A watch may take long, so the next one is counted from its end. */
+static void watch(int64_t now_ns)
+{
+	if (server.watch && now_ns >= server.watch_ns)
+		server.watch_ns = server.watch() * INT64_C(1000000) + clock_ns();
+}
+
 static bool step(void)
 {
 	struct pollfd fds[MAX_CONNS + 1];
@@ -201,6 +212,8 @@ static bool step(void)
 		return false;
 	now_ns = clock_ns();
 	tick(now_ns);
+	watch(now_ns);
+	now_ns = clock_ns();
 	for (int i = 0; i < MAX_CONNS; i++) {
 		struct gp_ctl_conn *conn = &server.conns[i];
 
@@ -258,6 +271,8 @@ static int start(const struct gp_ctl_options *options)
 	server.handlers = options->handlers;
 	server.begin = options->begin;
 	server.tick = options->tick;
+	server.watch = options->watch;
+	server.watch_ns = 0;
 	server.idle_ns = (options->idle_ms ? options->idle_ms : IDLE_MS) * INT64_C(1000000);
 	server.accept_after_ns = 0;
 	server.renewals = 0;

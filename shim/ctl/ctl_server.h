@@ -21,6 +21,7 @@ struct gp_ctl_options {
 	int idle_ms;                       /* a silent connection is closed after this time; 0: a minute */
 	void (*begin)(void);               /* called by the thread first; may be NULL */
 	void (*tick)(void);                /* called by the thread at intervals (gp_ctl_tick_ms); may be NULL */
+	int (*watch)(void); /* called by the thread; returns the milliseconds until the next call; may be NULL */
 };
 
 /*

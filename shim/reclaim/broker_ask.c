@@ -19,8 +19,11 @@ static _Atomic int64_t silent_until_ms;
 
 static enum gp_broker_state parse(const char *line, struct gp_broker_answer *ret)
 {
-	int error = gp_processes_parse(line, &ret->bytes, &ret->held_bytes);
+	struct gp_process answer = {0};
+	int error = gp_processes_parse(line, &answer);
 
+	ret->bytes = answer.bytes;
+	ret->held_bytes = answer.held_bytes;
 	if (!error)
 		return GP_BROKER_ANSWERED;
 	if (error != -EPERM)

@@ -39,15 +39,16 @@ struct talk {
 	uid_t uid;
 	uint64_t start_ticks;
 	size_t length;
-	char answer[ANSWER_MAX];
-	int error; /* -EAGAIN: no answer yet */
-	uint64_t bytes, held_bytes;
+	char line[ANSWER_MAX];
+	int error;                /* -EAGAIN: no answer yet */
+	struct gp_process answer; /* its bytes and times */
 };
 
 struct round {
 	const char *request;
 	bool are_all;
 	gp_processes_filter filter;
+	const void *filter_arg;
 	uint64_t own_start_ticks;
 	size_t n;
 	struct talk talks[ASKED_MAX];
@@ -149,9 +150,11 @@ static void ask_process(struct round *round, int dir_fd, const char *name, struc
 {
 	bool is_own = talk.uid == geteuid();
 	bool is_self = talk.pid == getpid() && talk.start_ticks == round->own_start_ticks;
+	uint32_t named = gp_process_named(talk.pid, talk.start_ticks);
 	int fd;
 
-	if (is_self || (round->filter && !round->filter(talk.pid, talk.start_ticks)) || !should_ask(round, &talk))
+	if (is_self || (round->filter && !round->filter(round->filter_arg, talk.pid, talk.start_ticks)) ||
+		!should_ask(round, &talk))
 		return;
 	fd = is_own ? connect_to_own(&talk, dir_fd, name) : connect_to_foreign(&talk, dir_fd, name);
 	if (fd < 0)
@@ -163,6 +166,7 @@ static void ask_process(struct round *round, int dir_fd, const char *name, struc
 	}
 	talk.fd = fd;
 	talk.error = -EAGAIN;
+	talk.answer.named = named;
 	round->talks[round->n++] = talk;
 }
 
@@ -245,20 +249,31 @@ static bool take_bytes(const char **line, const char *name, uint64_t *ret_bytes)
 	       *ret_bytes <= INT64_MAX / ASKED_MAX;
 }
 
-int gp_processes_parse(const char *line, uint64_t *ret_bytes, uint64_t *ret_held_bytes)
+int gp_processes_parse(const char *line, struct gp_process *ret)
 {
-	uint64_t bytes, held_bytes = 0;
-	bool is_wanted;
+	static const struct {
+		const char *schema;
+		bool has_held_bytes, has_idle_ms;
+	} answers[] = {
+		{"{\"schema\":\"gpupool.yield/1\"", false, false},
+		{"{\"schema\":\"gpupool.wanted/1\"", true, false},
+		{"{\"schema\":\"gpupool.rest/1\"", true, true},
+	};
+	uint64_t bytes, held_bytes = 0, idle_ms = 0;
+	size_t i = 0;
 
 	if (gp_ask_take_text(&line, "{\"schema\":\"gpupool.error/1\""))
 		return -EPERM;
-	is_wanted = gp_ask_take_text(&line, "{\"schema\":\"gpupool.wanted/1\"");
-	if ((!is_wanted && !gp_ask_take_text(&line, "{\"schema\":\"gpupool.yield/1\"")) ||
-		!take_bytes(&line, ",\"released_bytes\":", &bytes) ||
-		(is_wanted && !take_bytes(&line, ",\"held_bytes\":", &held_bytes)) || strcmp(line, "}") != 0)
+	while (i < sizeof(answers) / sizeof(*answers) && !gp_ask_take_text(&line, answers[i].schema))
+		i++;
+	if (i == sizeof(answers) / sizeof(*answers) || !take_bytes(&line, ",\"released_bytes\":", &bytes) ||
+		(answers[i].has_held_bytes && !take_bytes(&line, ",\"held_bytes\":", &held_bytes)) ||
+		(answers[i].has_idle_ms && !take_bytes(&line, ",\"idle_ms\":", &idle_ms)) || strcmp(line, "}") != 0)
 		return -EPROTO;
-	*ret_bytes = bytes;
-	*ret_held_bytes = held_bytes;
+	ret->bytes = bytes;
+	ret->held_bytes = held_bytes;
+	ret->idle_ds = (unsigned)gp_min(idle_ms / 100, (uint64_t)GP_PROCESS_IDLE_MAX_DS);
+	ret->may_sleep = answers[i].has_idle_ms;
 	return 0;
 }
 
@@ -271,7 +286,7 @@ static void end_talk(struct talk *talk, int error)
 
 static void receive_from(struct talk *talk)
 {
-	ssize_t n = recv(talk->fd, talk->answer + talk->length, ANSWER_MAX - 1 - talk->length, MSG_DONTWAIT);
+	ssize_t n = recv(talk->fd, talk->line + talk->length, ANSWER_MAX - 1 - talk->length, MSG_DONTWAIT);
 	char *end;
 
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
@@ -281,11 +296,11 @@ static void receive_from(struct talk *talk)
 		return;
 	}
 	talk->length += (size_t)n;
-	talk->answer[talk->length] = '\0';
-	end = strchr(talk->answer, '\n');
+	talk->line[talk->length] = '\0';
+	end = strchr(talk->line, '\n');
 	if (end) {
 		*end = '\0';
-		end_talk(talk, gp_processes_parse(talk->answer, &talk->bytes, &talk->held_bytes));
+		end_talk(talk, gp_processes_parse(talk->line, &talk->answer));
 	} else if (talk->length == ANSWER_MAX - 1) {
 		end_talk(talk, -EPROTO);
 	}
@@ -324,7 +339,7 @@ static void receive_all(struct round *round, int max_ms)
 /* Orders by bytes given back and then by bytes held, most first. Processes without an answer have 0 bytes. */
 static int compare(const void *a, const void *b)
 {
-	const struct talk *one = a, *other = b;
+	const struct gp_process *one = &((const struct talk *)a)->answer, *other = &((const struct talk *)b)->answer;
 
 	if (one->bytes != other->bytes)
 		return one->bytes < other->bytes ? 1 : -1;
@@ -336,18 +351,20 @@ static void summarize(struct round *round, struct gp_processes *ret)
 	*ret = (struct gp_processes){.n = (unsigned)round->n};
 	qsort(round->talks, round->n, sizeof(round->talks[0]), compare);
 	for (size_t i = 0; i < round->n; i++) {
-		const struct talk *talk = &round->talks[i];
+		struct talk *talk = &round->talks[i];
 
-		ret->bytes += talk->bytes;
-		ret->held_bytes += talk->held_bytes;
+		ret->bytes += talk->answer.bytes;
+		ret->held_bytes += talk->answer.held_bytes;
+		talk->answer.pid = talk->pid;
+		talk->answer.uid = talk->uid;
+		talk->answer.error = talk->error;
 		if (i < GP_PROCESSES_SHOWN)
-			ret->shown[i] =
-				(struct gp_process){talk->pid, talk->uid, talk->error, talk->bytes, talk->held_bytes};
+			ret->shown[i] = talk->answer;
 	}
 }
 
-void gp_processes_ask(
-	const char *request, bool are_all, gp_processes_filter filter, int max_ms, struct gp_processes *ret)
+void gp_processes_ask(const char *request, bool are_all, gp_processes_filter filter, const void *arg, int max_ms,
+	struct gp_processes *ret)
 {
 	struct round *round = malloc(sizeof(*round)); /* too large for the stack of a thread of the program */
 	int cancel_state, saved_errno = errno;
@@ -358,6 +375,7 @@ void gp_processes_ask(
 	round->request = request;
 	round->are_all = are_all;
 	round->filter = filter;
+	round->filter_arg = arg;
 	round->n = 0;
 	/* A thread cancelled here would leave descriptors open. */
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);

@@ -28,6 +28,9 @@
 /* The answers of other processes to this thread's last request for memory. */
 static _Thread_local struct gp_processes answers __attribute__((tls_model("initial-exec")));
 
+/* The last time that a thread of this process asked other processes. */
+static _Atomic uint64_t short_ns;
+
 struct search {
 	const struct gp_device *device;
 	const struct gp_context *excluded;   /* not asked; NULL: every context is asked */
@@ -149,25 +152,33 @@ static void ask_broker(const struct gp_context *context, const char *request, in
 	pthread_setcancelstate(cancel_state, NULL);
 }
 
-/* filter: the processes to be asked; NULL: all of this user, or of all users if root is to ask them. */
-static void ask_processes(struct gp_context *context, const char *command, uint64_t bytes, gp_processes_filter filter,
-	int max_ms, struct gp_processes *ret)
+void gp_reclaim_ask(struct gp_context *context, const char *command, uint64_t bytes, gp_processes_filter filter,
+	const void *arg, int max_ms, struct gp_processes *ret)
 {
 	bool are_all = !filter && gp_state.config.yield == GP_CONFIG_YIELD_ALL && geteuid() == 0;
 	bool is_wait = strcmp(command, "wanted") == 0;
 	char request[GP_PROCESS_REQUEST_MAX];
 
 	format_request(request, context, command, bytes);
-	gp_processes_ask(request, are_all, filter, max_ms, ret);
+	atomic_store(&short_ns, gp_clock_now_ns(NULL));
+	gp_processes_ask(request, are_all, filter, arg, max_ms, ret);
 	if (!filter && (is_wait || ret->bytes < bytes))
 		ask_broker(context, request, gp_min(max_ms, GP_BROKER_ASK_MS), &ret->broker);
+	atomic_store(&short_ns, gp_clock_now_ns(NULL));
+}
+
+bool gp_reclaim_was_short(void)
+{
+	uint64_t ns = atomic_load(&short_ns);
+
+	return ns && gp_clock_now_ns(NULL) - ns < GP_SHORT_NS;
 }
 
 static uint64_t ask_to_yield(struct gp_context *context, uint64_t bytes, gp_processes_filter filter)
 {
 	if (!gp_reclaim_can_ask(context))
 		return 0;
-	ask_processes(context, "yield", bytes, filter, GP_PROCESSES_ASK_MS, &answers);
+	gp_reclaim_ask(context, "yield", bytes, filter, NULL, GP_PROCESSES_ASK_MS, &answers);
 	if (answers.n)
 		gp_log(GP_LOG_INFO,
 			"asked %u other processes for %" PRIu64 " bytes of device %d: they released %" PRIu64,
@@ -185,9 +196,14 @@ uint64_t gp_reclaim_from_processes(struct gp_context *context, uint64_t bytes)
 	return ask_to_yield(context, bytes, NULL);
 }
 
+static bool is_in_group(const void *unused, pid_t pid, uint64_t start_ticks)
+{
+	return gp_group_is_shared_with(pid, start_ticks);
+}
+
 uint64_t gp_reclaim_from_group(struct gp_context *context, uint64_t bytes)
 {
-	return ask_to_yield(context, bytes, gp_group_is_shared_with);
+	return ask_to_yield(context, bytes, is_in_group);
 }
 
 /* Adds a later answer of a process to its earlier ones, or to the list if there is room. */
@@ -225,7 +241,7 @@ uint64_t gp_reclaim_want(struct gp_context *context, uint64_t bytes, int max_ms)
 {
 	struct gp_processes later;
 
-	ask_processes(context, "wanted", bytes, NULL, max_ms, &later);
+	gp_reclaim_ask(context, "wanted", bytes, NULL, NULL, max_ms, &later);
 	for (unsigned i = 0; i < gp_min(answers.n, GP_PROCESSES_SHOWN); i++)
 		answers.shown[i].held_bytes = 0; /* of a process that has ended meanwhile */
 	for (unsigned i = 0; i < gp_min(later.n, GP_PROCESSES_SHOWN); i++)
@@ -247,7 +263,7 @@ const struct gp_processes *gp_reclaim_last_answers(void)
 	return &answers;
 }
 
-static struct gp_device *find_device(const char *text)
+struct gp_device *gp_reclaim_find_device(const char *text)
 {
 	char uuid[GP_UUID_TEXT_MAX];
 
@@ -303,7 +319,7 @@ static uint64_t give_to_process(struct gp_device *device, uint64_t want, bool is
 
 static int answer(enum gp_ctl_command command, char **argv, struct gp_json *out)
 {
-	struct gp_device *device = find_device(argv[1]);
+	struct gp_device *device = gp_reclaim_find_device(argv[1]);
 	struct gp_text_error error;
 	uint64_t want, given = 0;
 

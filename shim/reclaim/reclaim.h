@@ -51,6 +51,20 @@ bool gp_reclaim_can_ask(const struct gp_context *context);
  */
 uint64_t gp_reclaim_want(struct gp_context *context, uint64_t bytes, int max_ms);
 
+/*
+ * Asks other processes "COMMAND UUID BYTES". filter: the processes to be asked, called with arg; NULL: all of this
+ * user, or of all users if root is to ask them.
+ */
+void gp_reclaim_ask(struct gp_context *context, const char *command, uint64_t bytes, gp_processes_filter filter,
+	const void *arg, int max_ms, struct gp_processes *ret);
+
+/* True if a thread of this process has asked other processes for memory within that time. */
+#define GP_SHORT_NS UINT64_C(1000000000)
+bool gp_reclaim_was_short(void);
+
+/* Returns the device of a UUID as requests contain it; NULL if this process does not use it. */
+struct gp_device *gp_reclaim_find_device(const char *uuid);
+
 /* Notes whether this thread's request waits for other processes. */
 void gp_reclaim_note_wait(enum gp_processes_wait wait);
 

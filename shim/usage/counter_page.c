@@ -36,6 +36,7 @@
 #include "common/compat.h"
 #include "common/file.h"
 #include "common/job.h"
+#include "shim/backend/sleep.h"
 #include "shim/base/fork.h"
 #include "shim/base/log.h"
 #include "shim/context/context.h"
@@ -272,12 +273,26 @@ static void publish_live_locked(struct gp_page_figures *live, uint64_t ended_bef
 	publish_locked();
 }
 
+/* Not for the exit, since it takes locks. */
+static void note_asleep(void)
+{
+	uint64_t bytes[GP_DEVICES_MAX];
+
+	for (int i = 0; i < GP_DEVICES_MAX; i++)
+		bytes[i] = gp_device_if_used(i) ? gp_sleep_bytes_of(i) : 0;
+	gp_mutex_lock(&lock);
+	for (uint64_t i = 0; i < now.n_devices; i++)
+		now.devices[i].memory.asleep_bytes = bytes[now.devices[i].index];
+	gp_mutex_unlock(&lock);
+}
+
 static void update(void)
 {
 	struct gp_page_figures live = {0};
 	uint64_t ended_before = n_ended;
 
 	gp_context_each(add_live, &live);
+	note_asleep();
 	gp_mutex_lock(&lock);
 	publish_live_locked(&live, ended_before);
 	gp_mutex_unlock(&lock);

@@ -22,7 +22,7 @@ LIMIT_S = 60  # for a condition that must come true
 TEXT, DEVICES = 64, 16
 STATS = ("used_bytes", "requested_bytes", "cached_bytes", "pending_bytes", "returning_bytes", "total_bytes", "unused_bytes",
          "peak_used_bytes", "peak_total_bytes", "hits", "misses", "driver_allocs", "driver_frees", "driver_ns")
-MEMORY = STATS + ("ooms", "unpooled_bytes", "limit_bytes", "yields", "yielded_bytes")
+MEMORY = STATS + ("ooms", "unpooled_bytes", "limit_bytes", "yields", "yielded_bytes", "asleep_bytes")
 PEAKS_FORM = struct.Struct("=65Q")
 HEADER = struct.Struct(f"=QIIQQQ{TEXT}s{TEXT}s{TEXT}s" + f"{TEXT}s" * 4)
 MEMORY_FORM = struct.Struct(f"={len(MEMORY)}Q")

@@ -26,7 +26,7 @@ BIN = WORK / "bin"
 # Builds of submissions.cu: the runtime, and the kind of default stream.
 SUBMISSIONS = {"submissions": ("static", "legacy"), "submissions_shared": ("shared", "legacy"),
                "submissions_threads": ("static", "per-thread")}
-CUDA_PROGRAMS = ["pairs", "free_wait", "stream_matrix", "order_ends", "inflight", "beyond", "probes"]
+CUDA_PROGRAMS = ["pairs", "free_wait", "stream_matrix", "order_ends", "inflight", "beyond", "probes", "sleep_steps"]
 DRIVER_PROGRAMS = [
     ("context_probe", SOURCES / "context_probe.c"),
     ("green_probe", SOURCES / "green_probe.c"),
@@ -94,6 +94,16 @@ def compile_driver_program(name, *sources):
     run_tool(words, WORK / "log" / f"{target.name}.log")
 
 
+def compile_sleep_program(name):
+    """It is linked to the driver, as the programs of tests/preload are. The SDK has a library to link it to."""
+    target = BIN / name
+    if is_fresh(target):
+        return
+    stubs = pathlib.Path(find_nvcc()).resolve().parents[1] / "lib64" / "stubs"
+    words = ["cc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-iquote", ROOT, "-o", target, SOURCES / f"{name}.c"]
+    run_tool([*words, f"-L{stubs}", "-lcuda"], WORK / "log" / f"{name}.log")
+
+
 def build_programs():
     BIN.mkdir(parents=True, exist_ok=True)
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -101,6 +111,7 @@ def build_programs():
         jobs.append(pool.submit(compile_cuda, "pairs", BIN / "pairs_shared", "shared"))
         jobs += [pool.submit(compile_cuda, "submissions", BIN / name, *how) for name, how in SUBMISSIONS.items()]
         jobs += [pool.submit(compile_driver_program, *row) for row in DRIVER_PROGRAMS]
+        jobs += [pool.submit(compile_sleep_program, name) for name in ("sleep_probe", "sleep_turns")]
         for job in jobs:
             job.result()
 

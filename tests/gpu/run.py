@@ -36,6 +36,7 @@ import part_patterns
 import part_python
 import part_regions
 import part_semantics
+import part_sleep
 import part_streams
 import part_tools
 import part_ways
@@ -64,6 +65,7 @@ PARTS = {
     "tools": part_tools,
     "frameworks": part_frameworks,
     "host": part_host,
+    "sleep": part_sleep,
 }
 
 SKIPPED = 77

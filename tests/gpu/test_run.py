@@ -32,6 +32,7 @@ import part_regions
 import part_patterns
 import part_python
 import part_semantics
+import part_sleep
 import part_streams
 import part_tools
 import programs
@@ -780,6 +781,54 @@ class SaveTest(WithOut):
             run.save(options, {"frameworks": 0})
         saved = json.loads((self.out / "saved" / "frameworks.json").read_text())
         self.assertEqual(saved["runs"], [{"software": "driver 1, Any 1.2"}])
+
+
+class Sleep(WithOut):
+    ROUND = ("round {}: asleep in {} s, {} GiB/s; free memory +16.01 GiB; awake in 0.330 s, 48.5 GiB/s; "
+             "resident -2.0 MiB\n")
+
+    def play(self, text, status=0):
+        return mock.patch.object(programs, "run_program", return_value=programs.Run(status, text, True))
+
+    def names(self, is_ok):
+        return [row["name"] for row in results.load(self.out, ["streams"]) if row.get("ok") is is_ok]
+
+    def test_times_of_kept_memory_are_those_of_the_later_rounds(self):
+        text = self.ROUND.format(0, "1.400", "11.4") + self.ROUND.format(1, "0.336", "47.6")
+        with self.play(text):
+            part_sleep.check_times(self.results, pathlib.Path("lib"), self.out, 16 << 10, True, 25)
+        values = {row["name"]: row["value"] for row in results.load(self.out, ["streams"])}
+        self.assertEqual(values["16 GiB, kept: first sleep"], 11.4)
+        self.assertEqual(values["16 GiB, kept: sleep with pinned memory"], 47.6)
+        self.assertEqual(self.names(False), [])
+
+    def test_a_slow_sleep_misses_its_bar_and_a_missing_round_fails(self):
+        with self.play(self.ROUND.format(0, "8.000", "2.0")):
+            part_sleep.check_times(self.results, pathlib.Path("lib"), self.out, 16 << 10, False, 25)
+        self.assertEqual(self.names(False), ["16 GiB, cold: first sleep"])
+        with self.play("", 124):
+            part_sleep.check_times(self.results, pathlib.Path("lib"), self.out, 16 << 10, False, 25)
+        self.assertIn("16 GiB, cold: content is right", self.names(False))
+
+    def test_a_wrong_graph_fails(self):
+        with self.play("content after sleeps   right\na graph after sleeps   WRONG\n1 wrong\n", 1):
+            part_sleep.check_programs(self.results, pathlib.Path("lib"), self.out, 256)
+        wrong = [f"{name}: {what}" for name in ("sleep_turns", "sleep_probe") for what in ("a graph after sleeps", "finished")]
+        self.assertEqual(self.names(False), wrong)
+
+    def test_a_program_that_did_not_sleep_or_has_another_result_fails(self):
+        work = part_sleep.Work("static", ["sleep_steps"])
+        for sleeps, digest, wrong in (([5, 5], "a", 0), ([5, 0], "a", 1), ([], "a", 1), ([5], "b", 1), ([5], None, 1)):
+            self.results = results.Results(self.out, "streams")
+            outcomes = {True: (digest, sleeps, "why"), False: ("a", [], "")}
+            with mock.patch.object(part_sleep, "works", return_value=[work]), mock.patch.object(
+                    part_sleep, "run_work", side_effect=lambda w, c, log, is_slept, o=outcomes: o[is_slept]):
+                part_sleep.check_works(self.results, None, self.out, 2)
+            self.assertEqual(len(self.names(False)), wrong, (sleeps, digest))
+
+    def test_a_line_of_a_turn_is_parsed_and_a_missing_one_is_none(self):
+        self.assertEqual(part_sleep.turn_of("turn 1.250 40 0"), (1.25, 40, 0))
+        self.assertIsNone(part_sleep.turn_of(""))
 
 
 if __name__ == "__main__":

@@ -207,6 +207,13 @@ class Doctor(unittest.TestCase):
         found = self.ask("--own-pools=off", "--doctor", TF_GPU_ALLOCATOR="cuda_malloc_async")
         self.expect(found, "settings", "todo", "needs TF_GPU_ALLOCATOR=cuda_malloc for TensorFlow")
 
+    def test_settings_that_keep_a_program_from_sleeping_are_reported(self):
+        for words, why in ((("--sleep",), "GPUPOOL_POOL=split"), (("--sleep=idle:30s", "--pool=simple"), "GPUPOOL_POOL=simple"),
+                           (("--sleep", "--pool=auto", "--backend=managed"), "GPUPOOL_BACKEND=managed"),
+                           (("--sleep", "--pool=vmm", "--debug=poison"), "GPUPOOL_DEBUG")):
+            self.expect(self.ask(*words, "--doctor"), "settings", "todo", f"GPUPOOL_SLEEP has no effect with {why}")
+        self.expect(self.ask("--sleep", "--pool=vmm", "--doctor"), "settings", "good", "are set, and can be read")
+
     def test_a_socket_directory_that_is_open_to_others_is_reported(self):
         (self.folder / "sockets").mkdir(mode=0o755)
         (self.folder / "sockets").chmod(0o755)

@@ -744,6 +744,143 @@ static void hold_little(void)
 	report_and_wait();
 }
 
+/* On a device of 64 MiB: two such processes do not fit. */
+enum { RESTING_BLOCKS = 20, RESTING_TRIES = 1200, RESTING_TRY_MS = 50 };
+#define RESTING_BYTES ((size_t)40 * MIB)
+
+static void hold_small(unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		blocks[i] = app_alloc(2 * MIB);
+}
+
+static void fill_blocks(void)
+{
+	for (unsigned i = 0; i < RESTING_BLOCKS; i++)
+		app_fill(NULL, blocks[i], 2 * MIB, i + 1);
+	APP_MUST(cuCtxSynchronize());
+}
+
+static size_t count_wrong_blocks(void)
+{
+	size_t n = 0;
+
+	for (unsigned i = 0; i < RESTING_BLOCKS; i++)
+		n += app_count_wrong(NULL, blocks[i], 2 * MIB, i + 1) != 0;
+	return n;
+}
+
+/* A process is asked to sleep only once it has been idle for a second. */
+static CUresult request_until_served(CUdeviceptr *ret_ptr)
+{
+	CUresult r = 2;
+
+	for (int i = 0; i < RESTING_TRIES && r == 2; i++) {
+		r = cuMemAlloc_v2(ret_ptr, RESTING_BYTES);
+		if (r == 2)
+			pause_ms(RESTING_TRY_MS);
+	}
+	return r;
+}
+
+/* Holds memory and is idle. Then finds its content; the exit code is the number of wrong blocks. */
+static void hold_and_rest(void)
+{
+	app_start();
+	hold_small(RESTING_BLOCKS);
+	fill_blocks();
+	report_and_wait();
+	exit((int)count_wrong_blocks());
+}
+
+/* A process that rests sleeps for a request of this one, and finds its content afterwards. */
+static void rests(void)
+{
+	struct child child = start("hold-and-rest");
+	CUdeviceptr ptr;
+
+	app_start();
+	app_fact("large request", (uint64_t)request_until_served(&ptr));
+	app_fill(NULL, ptr, RESTING_BYTES, 7);
+	APP_MUST(cuCtxSynchronize());
+	app_fact("own pid", (uint64_t)getpid());
+	app_fact("child's pid", (uint64_t)child.pid);
+	app_pause("served");
+	app_fact("wrong words", app_count_wrong(NULL, ptr, RESTING_BYTES, 7));
+	APP_MUST(cuMemFree_v2(ptr));
+	finish(&child);
+}
+
+/* Takes the memory of a process that rests, and then rests itself. */
+static void take_and_rest(void)
+{
+	CUdeviceptr ptr;
+	CUresult r;
+
+	app_start();
+	r = request_until_served(&ptr);
+	if (!r)
+		app_fill(NULL, ptr, RESTING_BYTES, 7);
+	APP_MUST(cuCtxSynchronize());
+	report_and_wait();
+	exit(r || app_count_wrong(NULL, ptr, RESTING_BYTES, 7));
+}
+
+/* This process sleeps for another one. It has the other one sleep in turn when its own work wakes it. */
+static void rests_in_turn(void)
+{
+	struct child child;
+
+	app_start();
+	hold_small(RESTING_BLOCKS);
+	fill_blocks();
+	child = start("take-and-rest");
+	app_fact("own pid", (uint64_t)getpid());
+	app_fact("child's pid", (uint64_t)child.pid);
+	app_pause("asleep");
+	app_fact("wrong blocks", count_wrong_blocks());
+	app_pause("awake");
+	for (unsigned i = 0; i < RESTING_BLOCKS; i++)
+		APP_MUST(cuMemFree_v2(blocks[i]));
+	finish(&child);
+}
+
+/* Requests more than is left as often as another process does. The exit code is the number of wrong blocks. */
+static void rest_or_request(void)
+{
+	app_start();
+	hold_small(RESTING_BLOCKS / 2);
+	for (unsigned i = 0; i < RESTING_BLOCKS / 2; i++)
+		app_fill(NULL, blocks[i], 2 * MIB, i + 1);
+	APP_MUST(cuCtxSynchronize());
+	report_and_wait();
+	for (int i = 0; i < 5; i++) {
+		CUdeviceptr ptr;
+		CUresult r = cuMemAlloc_v2(&ptr, RESTING_BYTES);
+
+		APP_MUST(r && r != 2);
+		if (!r)
+			APP_MUST(cuMemFree_v2(ptr));
+	}
+	for (unsigned i = 0; i < RESTING_BLOCKS / 2; i++)
+		if (app_count_wrong(NULL, blocks[i], 2 * MIB, i + 1))
+			exit(1);
+	report_and_wait();
+}
+
+/* Two processes that ask each other to sleep both get an answer. */
+static void rest_for_each_other(void)
+{
+	struct child child = start("rest-or-request"), other = start("rest-or-request");
+
+	go_on(&child);
+	go_on(&other);
+	await(&child);
+	await(&other);
+	finish(&child);
+	finish(&other);
+}
+
 const struct app_scenario app_scenarios[] = {
 	{"endless-answer", endless_answer},
 	{"overstates", overstates},
@@ -764,6 +901,7 @@ const struct app_scenario app_scenarios[] = {
 	{"hold-and-end", hold_and_end},
 	{"hold-and-request", hold_and_request},
 	{"hold-for-a-moment", hold_for_a_moment},
+	{"hold-and-rest", hold_and_rest},
 	{"hold-little", hold_little},
 	{"hold-as-other-user", hold_as_other_user},
 	{"impossible-number", impossible_number},
@@ -775,8 +913,13 @@ const struct app_scenario app_scenarios[] = {
 	{"other-user-links", other_user_links},
 	{"other-user-names", other_user_names},
 	{"own-crowd", own_crowd},
+	{"rest-for-each-other", rest_for_each_other},
+	{"rest-or-request", rest_or_request},
+	{"rests", rests},
+	{"rests-in-turn", rests_in_turn},
 	{"silent", silent},
 	{"stopped", stopped},
+	{"take-and-rest", take_and_rest},
 	{"take-turns", take_turns},
 	{"too-little", too_little},
 	{"view", view},

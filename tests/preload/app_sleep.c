@@ -136,6 +136,43 @@ static void asked(void)
 	app_report_driver();
 }
 
+/* With GPUPOOL_SLEEP=idle. The test waits at each pause until the process sleeps by itself, or says why it cannot. */
+static void idles(void)
+{
+	size_t wrong = 0;
+	uint32_t *flag;
+
+	app_start();
+	make_blocks();
+	APP_MUST(cuMemHostAlloc((void **)&flag, 4096, 0));
+	*flag = 0;
+	for (int i = 0; i < 3; i++) {
+		app_pause("idle");
+		wrong += count_wrong();
+	}
+	app_spin_until(app_stream(), flag, 1);
+	app_pause("busy");
+	*(volatile uint32_t *)flag = 1;
+	APP_MUST(cuCtxSynchronize());
+	app_say("wrong words", "%zu", wrong + count_wrong());
+	app_report_driver();
+}
+
+/* With GPUPOOL_SLEEP=idle and without a server. */
+static void idles_alone(void)
+{
+	int64_t woke = 0;
+
+	app_start();
+	make_blocks();
+	for (int i = 0; i < 3000 && woke <= 0; i++) {
+		usleep(10000);
+		woke = gpupool_wake(0);
+	}
+	report("woke", woke);
+	app_say("wrong words", "%zu", count_wrong());
+}
+
 /* A kernel that does not end keeps the process awake. */
 static void busy(void)
 {
@@ -961,6 +998,8 @@ const struct app_scenario app_scenarios[] = {
 	{"content", content, 0},
 	{"asked", asked, 0},
 	{"busy", busy, 0},
+	{"idles", idles, 0},
+	{"idles-alone", idles_alone, 0},
 	{"graph", graph, 0},
 	{"changes", changes, 0},
 	{"queries", queries, 0},

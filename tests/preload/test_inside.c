@@ -293,6 +293,24 @@ START_TEST(programs_that_use_the_api_or_share_a_gpu_end_without_an_error)
 }
 END_TEST
 
+static const char *const resting[][4] = {
+	{"app_sleep_inside", "threads", "GPUPOOL_SLEEP=idle:2ms", "SIMGPU_MEMORY=1GiB"},
+	{"app_others_inside", "rests", "GPUPOOL_SLEEP=on", "SIMGPU_MEMORY=64MiB"},
+};
+
+enum { N_RESTING_ALONE = 1 };
+
+START_TEST(programs_that_sleep_by_themselves_or_for_others_end_without_an_error)
+{
+	const char *env[] = {resting[_i][2], "GPUPOOL_POOL=vmm", resting[_i][3], "SIMGPU_SHARED=gpu",
+		"SIMGPU_LATENCY=cuEventQuery=100000", "GPUPOOL_RESERVE=0", "GPUPOOL_LOG=off", NULL};
+
+	play_run(&(struct play){.program = resting[_i][0], .words = {resting[_i][1]}, .env = env});
+	ck_assert_str_eq(play_err, "");
+	ck_assert_int_eq(play_status, 0);
+}
+END_TEST
+
 START_TEST(retry_rounds_serve_the_same_requests_with_the_library_linked_in)
 {
 	const char *env[] = {pools[_i][1], "SIMGPU_MEMORY=1GiB", "GPUPOOL_LOG=off", NULL};
@@ -349,6 +367,8 @@ static void add_others(TCase *tc)
 	tcase_add_loop_test(tc, a_program_behaves_the_same_on_managed_and_async_backends, 0, N_BACKED);
 	tcase_add_loop_test(
 		tc, programs_that_use_the_api_or_share_a_gpu_end_without_an_error, 0, (int)LENGTH(asking) - n_left_out);
+	tcase_add_loop_test(tc, programs_that_sleep_by_themselves_or_for_others_end_without_an_error, 0,
+		n_left_out ? N_RESTING_ALONE : (int)LENGTH(resting));
 	tcase_add_loop_test(tc, a_program_ends_without_an_error_while_its_figures_are_kept_for_a_summary, 0,
 		(int)LENGTH(summed_up));
 	tcase_add_loop_test(tc, retry_rounds_serve_the_same_requests_with_the_library_linked_in, 0, (int)LENGTH(pools));

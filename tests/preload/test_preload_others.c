@@ -195,7 +195,7 @@ static const struct {
 	{"silent", 1}, /* not asked again after that */
 	{"hangs-up", 2},
 	{"impossible-number", 2},
-	{"overstates", 2},
+	{"overstates", 4}, /* a process that has answered may be asked to sleep, too */
 	{"endless-answer", 2},
 };
 
@@ -379,6 +379,97 @@ START_TEST(an_allocation_fails_at_once_if_a_wait_for_other_processes_is_pointles
 }
 END_TEST
 
+#define RESTING \
+	"GPUPOOL_POOL=vmm", "SIMGPU_MEMORY=64MiB", "SIMGPU_SHARED=gpu", "GPUPOOL_RESERVE=0", "GPUPOOL_OOM_WAIT=0"
+
+static char sleeper[4096];
+
+/* The member of the state of sleep. */
+static uint64_t sleep_fact(const char *status, const char *name)
+{
+	const char *sleep = strstr(status, "\"sleep\":{");
+
+	ck_assert_msg(sleep, "%s", status);
+	return play_number(sleep, name);
+}
+
+enum { TRIES = 3000, TRY_US = 10000 };
+
+/* The memory serves another process before all of it has moved. */
+static void await_asleep(const char *pid_fact)
+{
+	*sleeper = '\0';
+	for (int i = 0; i < TRIES && !strstr(sleeper, "\"state\":\"asleep\""); i++) {
+		usleep(*sleeper ? TRY_US : 0);
+		snprintf(sleeper, sizeof(sleeper), "%s", play_ask_pid((unsigned)play_fact(pid_fact), "status"));
+	}
+	ck_assert_msg(strstr(sleeper, "\"state\":\"asleep\""), "%.800s", sleeper);
+}
+
+static void read_sleeper(const char *name)
+{
+	(void)name;
+	await_asleep("child's pid");
+	got = gain_of(play_ask_pid((unsigned)play_fact("own pid"), "status"), "sleepers");
+}
+
+START_TEST(an_idle_process_with_the_setting_sleeps_for_an_allocation_of_another_process)
+{
+	const char *env[] = {"GPUPOOL_SLEEP=on", "GPUPOOL_LOG=info", RESTING, NULL};
+
+	play_others("rests", env, read_sleeper);
+	ck_assert_uint_eq(play_fact("large request"), 0);
+	ck_assert_uint_eq(play_fact("wrong words"), 0);
+	ck_assert_uint_eq(play_fact("child"), 0);
+	ck_assert_uint_eq(sleep_fact(sleeper, "asked_sleeps"), 1);
+	ck_assert_uint_eq(sleep_fact(sleeper, "idle_sleeps"), 0);
+	ck_assert_uint_ge(got, 40 * MIB);
+	ck_assert_msg(strstr(play_err, "out of memory: asked process "), "%s", play_err);
+}
+END_TEST
+
+static void check_asleep(const char *name)
+{
+	char uuid[64] = "", request[128];
+	const char *status = play_ask_pid((unsigned)play_fact("own pid"), "status"), *at = strstr(status, "\"GPU-");
+	size_t n = 0;
+
+	for (at = at ? at + strlen("\"GPU-") : ""; *at && *at != '"' && n < 32; at++)
+		if (*at != '-')
+			uuid[n++] = *at;
+	if (strcmp(name, "asleep") == 0) {
+		await_asleep("own pid");
+		return;
+	}
+	ck_assert_uint_eq(sleep_fact(status, "wakes"), 1);
+	/* Not asked again before it has been awake for 10 s. */
+	snprintf(request, sizeof(request), "rest %s 0", uuid);
+	ck_assert_uint_eq(play_number(play_ask_pid((unsigned)play_fact("own pid"), request), "held_bytes"), 0);
+	snprintf(sleeper, sizeof(sleeper), "%s", play_ask_pid((unsigned)play_fact("child's pid"), "status"));
+}
+
+START_TEST(a_process_that_wakes_short_of_memory_has_the_idle_one_that_took_it_sleep_in_turn)
+{
+	const char *env[] = {"GPUPOOL_SLEEP=on", RESTING, NULL};
+
+	play_others("rests-in-turn", env, check_asleep);
+	ck_assert_uint_eq(play_fact("wrong blocks"), 0);
+	ck_assert_uint_eq(play_fact("child"), 0);
+	ck_assert_uint_eq(sleep_fact(sleeper, "asked_sleeps"), 1);
+	ck_assert_msg(strstr(play_err, "waking: waiting for 4"), "%s", play_err);
+}
+END_TEST
+
+START_TEST(two_processes_that_ask_each_other_to_sleep_at_once_both_get_an_answer)
+{
+	const char *env[] = {"GPUPOOL_SLEEP=on", QUIET, RESTING, NULL};
+
+	play_others("rest-for-each-other", env, NULL);
+	ck_assert_str_eq(play_err, "");
+	ck_assert_uint_eq(play_fact("child"), 0);
+}
+END_TEST
+
 static void read_contexts(const char *name)
 {
 	const char *status = play_ask("status");
@@ -418,6 +509,9 @@ static void add_processes(TCase *tc)
 	tcase_add_test(tc, processes_that_wait_for_each_other_fail_with_a_message_that_names_the_other);
 	tcase_add_loop_test(tc, an_allocation_fails_at_once_if_a_wait_for_other_processes_is_pointless_or_forbidden, 0,
 		(int)LENGTH(no_waits));
+	tcase_add_test(tc, an_idle_process_with_the_setting_sleeps_for_an_allocation_of_another_process);
+	tcase_add_test(tc, a_process_that_wakes_short_of_memory_has_the_idle_one_that_took_it_sleep_in_turn);
+	tcase_add_test(tc, two_processes_that_ask_each_other_to_sleep_at_once_both_get_an_answer);
 	tcase_add_test(tc, another_users_process_is_not_asked);
 	tcase_add_test(tc, unresponsive_processes_of_the_same_user_are_asked_once_each);
 	if (geteuid() != 0) {

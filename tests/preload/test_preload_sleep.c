@@ -40,19 +40,61 @@ START_TEST(a_process_asleep_holds_only_its_context_and_has_its_content_awake)
 }
 END_TEST
 
-static char stat_text[4096];
+static char stat_text[64 * 1024];
+
+/* Runs gpupool-stat, and asserts that its output contains all of the texts. */
+static void check_stat(const char *words, const char *const *texts)
+{
+	int status = play_run_stat(words, stat_text, sizeof(stat_text));
+
+	ck_assert_msg(status == 0, "%s: exit status %d: %.500s", words, status, stat_text);
+	for (; *texts; texts++)
+		ck_assert_msg(strstr(stat_text, *texts), "expected '%s' of %s in: %.2000s", *texts, words, stat_text);
+}
+
+static const struct {
+	const char *words, *texts[7];
+} views[] = {
+	{"status", {"28.0 MiB of the total are given to the driver; their contents take 25.1 MiB of host memory, and "
+		    "2.93 MiB "
+		    "had none to keep",
+			   "stays: context (code, stacks and buffers of CUDA", NULL}},
+	{"list", {"ASLEEP", "28.0 MiB ", NULL}},
+	{"list --json", {"\"state\":\"asleep\"", "\"empty_bytes\":", "\"stays\":[", NULL}},
+	{"metrics", {"gpupool_asleep_bytes{", "\"} 29360128\n", "gpupool_asleep_host_bytes{",
+			    "gpupool_asleep_empty_bytes{", "gpupool_asleep_seconds{", "gpupool_sleeps_total{", NULL}},
+	{"metrics --collect=all", {"gpupool_asleep_bytes{", "gpupool_asleep_host_bytes{", NULL}},
+	{"report", {"The process is asleep for ", "28.0 MiB of the total are given to the driver", NULL}},
+};
+
+static void check_views(void)
+{
+	unsigned pid = (unsigned)play_number(play_ask("status"), "pid");
+	char words[64];
+
+	for (size_t i = 0; i < LENGTH(views); i++) {
+		snprintf(words, sizeof(words), "%s", views[i].words);
+		if (strcmp(words, "report") == 0)
+			snprintf(words, sizeof(words), "report %u", pid);
+		check_stat(words, views[i].texts);
+	}
+}
 
 static void sleep_by_command(const char *name)
 {
 	const char *answer;
 
 	if (strcmp(name, "awake") == 0) {
+		/* A process that has never slept, and has no setting to, has no series and no column of it. */
+		ck_assert_int_eq(play_run_stat("metrics", stat_text, sizeof(stat_text)), 0);
+		ck_assert_ptr_null(strstr(stat_text, "gpupool_asleep"));
+		ck_assert_int_eq(play_run_stat("list", stat_text, sizeof(stat_text)), 0);
+		ck_assert_ptr_null(strstr(stat_text, "ASLEEP"));
 		ck_assert_int_eq(play_run_stat("sleep", stat_text, sizeof(stat_text)), 0);
 		ck_assert_msg(strstr(stat_text, "asleep: gave 28.0 MiB to the driver"), "%s", stat_text);
 		ck_assert_int_eq(play_run_stat("sleep", stat_text, sizeof(stat_text)), 0);
 		ck_assert_str_eq(stat_text, "the process was asleep already\n");
-		ck_assert_int_eq(play_run_stat("status", stat_text, sizeof(stat_text)), 0);
-		ck_assert_msg(strstr(stat_text, "28.0 MiB of the total are given to the driver"), "%s", stat_text);
+		check_views();
 		answer = play_ask("status");
 		ck_assert_ptr_nonnull(strstr(answer, "\"state\":\"asleep\""));
 		ck_assert_uint_eq(play_number(answer, "asleep_bytes"), POOLED);
@@ -87,6 +129,94 @@ START_TEST(the_commands_put_a_process_to_sleep_and_wake_it)
 	ck_assert_ptr_nonnull(strstr(play_out, "wrong words: 0\n"));
 	ck_assert_uint_eq(play_fact("asked"), play_fact("asleep") + POOLED);
 	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
+enum { TRIES = 3000, TRY_US = 10000 };
+
+/* Asks for the status until it contains the text. */
+static const char *await_status(const char *text)
+{
+	const char *status = "";
+
+	for (int i = 0; i < TRIES && !strstr(status, text); i++) {
+		usleep(TRY_US);
+		status = play_ask("status");
+	}
+	ck_assert_msg(strstr(status, text), "expected %s in: %.600s", text, strstr(status, "\"sleep\":{"));
+	return status;
+}
+
+static unsigned n_idle;
+static const char *const idle_texts[] = {"GPUPOOL_SLEEP=idle:20ms: idle for ", NULL};
+
+static void await_sleep(const char *name)
+{
+	const char *status, *sleep;
+
+	if (strcmp(name, "idle") != 0) {
+		(void)await_status("\"refusal\":\"busy: the GPU has not finished its work");
+		return;
+	}
+	if (play_stat)
+		check_stat("status", idle_texts);
+	status = await_status("\"state\":\"asleep\"");
+	sleep = strstr(status, "\"sleep\":{");
+	ck_assert_uint_eq(play_number(sleep, "idle_sleeps"), ++n_idle);
+	ck_assert_uint_eq(play_number(sleep, "asked_sleeps"), 0);
+	ck_assert_uint_eq(play_number(sleep, "wakes"), n_idle - 1);
+	ck_assert_uint_eq(play_number(sleep, "asleep_bytes"), POOLED);
+}
+
+START_TEST(an_idle_process_sleeps_by_itself_and_a_kernel_that_has_not_ended_keeps_it_awake)
+{
+	const char *env[] = {VMM, GPU, "GPUPOOL_SLEEP=idle:20ms", NULL};
+
+	play_run(&(struct play){.program = "app_sleep",
+		.words = {"idles"},
+		.env = env,
+		.preload = play_library,
+		.at_pause = await_sleep});
+	ck_assert_int_eq(play_status, 0);
+	ck_assert_uint_eq(n_idle, 3);
+	ck_assert_ptr_nonnull(strstr(play_out, "wrong words: 0\n"));
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
+START_TEST(an_idle_process_without_a_server_sleeps_by_itself)
+{
+	const char *env[] = {VMM, GPU, "GPUPOOL_SLEEP=idle:20ms", "GPUPOOL_SOCKET=off", NULL};
+
+	play_run(&(struct play){.program = "app_sleep", .words = {"idles-alone"}, .env = env, .preload = play_library});
+	ck_assert_int_eq(play_status, 0);
+	ck_assert_ptr_nonnull(strstr(play_out, "wrong words: 0\n"));
+	ck_assert_uint_eq(play_fact("woke"), POOLED);
+}
+END_TEST
+
+/* The process says once why it stays awake. */
+static void await_refusal(const char *name)
+{
+	if (strcmp(name, "idle") == 0)
+		(void)await_status("\"refusal\":\"");
+}
+
+START_TEST(an_idle_process_that_cannot_sleep_says_so_once)
+{
+	const char *env[] = {"GPUPOOL_POOL=split", "GPUPOOL_SLEEP=idle:20ms", NULL}, *first;
+	static const char text[] = "GPUPOOL_SLEEP: the idle process stays awake: only memory of the pool type vmm";
+
+	play_run(&(struct play){.program = "app_sleep",
+		.words = {"idles"},
+		.env = env,
+		.preload = play_library,
+		.at_pause = await_refusal});
+	ck_assert_int_eq(play_status, 0);
+	ck_assert_ptr_nonnull(strstr(play_err, "GPUPOOL_SLEEP needs GPUPOOL_POOL=vmm or auto"));
+	first = strstr(play_err, text);
+	ck_assert_msg(first, "%s", play_err);
+	ck_assert_ptr_null(strstr(first + 1, text));
 }
 END_TEST
 
@@ -538,6 +668,9 @@ static void add(TCase *tc)
 {
 	tcase_add_test(tc, a_process_asleep_holds_only_its_context_and_has_its_content_awake);
 	tcase_add_test(tc, the_commands_put_a_process_to_sleep_and_wake_it);
+	tcase_add_test(tc, an_idle_process_sleeps_by_itself_and_a_kernel_that_has_not_ended_keeps_it_awake);
+	tcase_add_test(tc, an_idle_process_without_a_server_sleeps_by_itself);
+	tcase_add_test(tc, an_idle_process_that_cannot_sleep_says_so_once);
 	tcase_add_test(tc, a_kernel_that_has_not_ended_keeps_a_process_awake);
 	tcase_add_test(tc, a_sleep_without_a_bound_ends_when_the_kernel_that_it_waits_for_waits_for_the_program);
 	tcase_add_test(tc, a_graph_is_right_after_its_memory_was_asleep_and_a_capture_keeps_a_process_awake);

@@ -216,6 +216,15 @@ class Screen(Case):
         top = self.top(columns=100)
         top.wait_for("JOB", "job 8812 rank 3", "rank 1?[2J")
 
+    def test_a_process_that_is_asleep_says_so_before_its_command(self):
+        asleep = {"state": "asleep", "asleep_bytes": 28 << 20, "asleep_ns": 303_000_000_000}
+        self.peer({"status": {**status("./sleeper"), "sleep": asleep}})
+        self.peer({"status": {**status("./waker"), "sleep": {"state": "waking"}}})
+        self.peer({"status": {**status("./worker"), "sleep": {"state": "awake"}}})
+        top = self.top(columns=120)
+        top.wait_for("asleep 28.0 MiB 5m03s | ./sleeper", "waking | ./waker", "./worker")
+        self.assertNotIn("| ./worker", "\n".join(top.lines))
+
     def test_devices_are_matched_by_uuid_across_processes(self):
         for used, index, uuid in ((1, 0, "aaaaaaaa"), (2, 0, "bbbbbbbb"), (4, 1, "aaaaaaaa")):
             self.peer({"status": status(used=used * GIB, cached=0, index=index, uuid=f"GPU-{uuid}-6c61-7465-6420-677075")})

@@ -594,6 +594,15 @@ static uint64_t wait_begin(void *arg, uint64_t bytes, struct gp_wait *ret_wait)
 	return fake->wait_ns;
 }
 
+static uint64_t sleepers_begin(void *arg, uint64_t bytes, struct gp_wait *ret_wait)
+{
+	struct fake *fake = arg;
+
+	fake_check_locks(GP_RANK_FENCE);
+	*ret_wait = (struct gp_wait){.bytes = bytes, .sleepers = fake};
+	return fake->sleepers_ns;
+}
+
 static enum gp_wait_news wait_pause(void *arg, struct gp_wait *wait)
 {
 	struct fake *fake = arg;
@@ -662,6 +671,7 @@ static const struct gp_backend_ops ops = {
 	.ask_contexts = ask_contexts,
 	.ask_processes = ask_processes,
 	.ask_group = ask_group,
+	.sleepers_begin = sleepers_begin,
 	.wait_begin = wait_begin,
 	.wait_pause = wait_pause,
 	.wait_end = wait_end,

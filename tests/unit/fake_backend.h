@@ -81,6 +81,7 @@ struct fake {
 	_Atomic uint64_t *group_held; /* what the other members of a group hold, of which each request frees */
 	uint64_t group_yields[4];     /* these bytes in turn */
 	unsigned n_group_asks;
+	uint64_t sleepers_ns;     /* how long a thread may wait for processes that fall asleep, likewise */
 	uint64_t wait_ns;         /* how long a thread may wait for other processes */
 	unsigned wait_pauses;     /* pauses of that wait, the last of which frees wait_yields, or ends the wait if 0 */
 	uint64_t wait_yields;     /* bytes of `outside` */

@@ -135,9 +135,10 @@ START_TEST(every_variable_is_parsed_and_its_text_is_kept_as_typed)
 		"GPUPOOL_PINNED=no", "GPUPOOL_PINNED_LIMIT=25%", "GPUPOOL_PINNED_THREADS=5", "GPUPOOL_RESERVE=0",
 		"GPUPOOL_PENDING_COUNT=0", "GPUPOOL_PENDING_RATIO=50%", "GPUPOOL_THREAD_CACHE=1MiB",
 		"GPUPOOL_REUSE=completed", "GPUPOOL_VMM_CACHE=off", "GPUPOOL_SYNC_FREE=1", "GPUPOOL_ASYNC=yes",
-		"GPUPOOL_RUNTIME_LAYER=no", "GPUPOOL_OOM_WAIT=1500", "GPUPOOL_YIELD=off", "GPUPOOL_SLEEP_HOST=64GiB",
-		"GPUPOOL_SLEEP_KEEP=on", "GPUPOOL_LOG=debug", "GPUPOOL_LOG_FILE=/tmp/%p.%h.%r.%j.%u.log",
-		"GPUPOOL_RECORD=/tmp/%%%j/%r.rec", "GPUPOOL_STACKS=12,sample=100", "GPUPOOL_DEBUG=off",
+		"GPUPOOL_RUNTIME_LAYER=no", "GPUPOOL_OOM_WAIT=1500", "GPUPOOL_YIELD=off", "GPUPOOL_SLEEP=idle:90s",
+		"GPUPOOL_SLEEP_HOST=64GiB", "GPUPOOL_SLEEP_KEEP=on", "GPUPOOL_LOG=debug",
+		"GPUPOOL_LOG_FILE=/tmp/%p.%h.%r.%j.%u.log", "GPUPOOL_RECORD=/tmp/%%%j/%r.rec",
+		"GPUPOOL_STACKS=12,sample=100", "GPUPOOL_DEBUG=off",
 		"GPUPOOL_REGIONS=nvtx,thread=io*,lib=libfft.so*:fft", "GPUPOOL_REPORT=exit:/tmp/%p.txt",
 		"GPUPOOL_OOM_FILE=/tmp/%p.oom", "GPUPOOL_SOCKET=off", "GPUPOOL_RUNTIME_DIR=/run/x",
 		"GPUPOOL_CONFIG_DIR=/etc/x", "GPUPOOL_OWN_POOLS=off", NULL};
@@ -172,12 +173,11 @@ START_TEST(every_variable_is_parsed_and_its_text_is_kept_as_typed)
 	ck_assert(config.yield == GP_CONFIG_YIELD_OFF && !config.has_socket);
 	ck_assert_uint_eq(config.oom_wait_ms, 1500);
 	ck_assert(config.log_level == GP_LOG_DEBUG && config.pinned_threads == 5);
-	ck_assert_uint_eq(config.sleep_host_bytes, UINT64_C(64) << 30);
-	ck_assert_str_eq(config.log_file, "/tmp/%p.%h.%r.%j.%u.log");
-	ck_assert_str_eq(config.record_file, "/tmp/%%%j/%r.rec");
+	ck_assert(config.sleep_idle_ms == 90000 && config.sleep_host_bytes == UINT64_C(64) << 30);
+	ck_assert(
+		!strcmp(config.log_file, "/tmp/%p.%h.%r.%j.%u.log") && !strcmp(config.record_file, "/tmp/%%%j/%r.rec"));
 	ck_assert(config.stacks.depth == 12 && config.stacks.sample == 100 && config.regions.n == 3);
-	ck_assert_int_eq(config.regions.rules[0].way, GP_REGION_BY_NVTX);
-	ck_assert_str_eq(config.regions.rules[0].pattern, "*");
+	ck_assert(config.regions.rules[0].way == GP_REGION_BY_NVTX && !strcmp(config.regions.rules[0].pattern, "*"));
 	ck_assert_int_eq(config.regions.rules[1].way, GP_REGION_BY_THREAD);
 	ck_assert(!strcmp(config.regions.rules[1].pattern, "io*") && !*config.regions.rules[1].name);
 	ck_assert_int_eq(config.regions.rules[2].way, GP_REGION_BY_LIBRARY);
@@ -370,6 +370,20 @@ static const struct {
 		"using the default"},
 	{"GPUPOOL_PINNED_THREADS=unlimited", 0, NULL},
 	{"GPUPOOL_PINNED_THREADS=-1", 0, NULL},
+	{"GPUPOOL_SLEEP=idle", 0,
+		"GPUPOOL_SLEEP: 'idle' is neither off, on nor idle:TIME (character 1): use off, on or idle:30s; using "
+		"the default"},
+	{"GPUPOOL_SLEEP=idle:30", 7,
+		"GPUPOOL_SLEEP: 'idle:30' has no unit of time (character 8): use a whole number and ms, s, m or h, "
+		"such as idle:30s; using the default"},
+	{"GPUPOOL_SLEEP=idle:30x", 7, NULL},
+	{"GPUPOOL_SLEEP=idle:", 5, NULL},
+	{"GPUPOOL_SLEEP=idle:-1s", 5, NULL},
+	{"GPUPOOL_SLEEP=idle:1.5s", 6, NULL},
+	{"GPUPOOL_SLEEP=idle:0s", 5, NULL},
+	{"GPUPOOL_SLEEP=idle:721h", 5, NULL},
+	{"GPUPOOL_SLEEP=idle:18446744073709551617ms", 5, NULL},
+	{"GPUPOOL_SLEEP=30s", 0, NULL},
 	{"GPUPOOL_RESERVE=-1", 0, NULL},
 	{"GPUPOOL_RESERVE=256Mi", 4, NULL},
 	{"GPUPOOL_PENDING_COUNT=many", 0, NULL},

@@ -34,7 +34,7 @@ static uint64_t yield_of(enum gp_round round)
 /* True for the rounds that only wait, which the options or the backend forbid by default. */
 static bool is_wait(int round)
 {
-	return round == GP_ROUND_wait || round == GP_ROUND_neighbours;
+	return round == GP_ROUND_wait || round == GP_ROUND_neighbours || round == GP_ROUND_sleepers;
 }
 
 START_TEST(the_retry_rounds_are_numbered_in_the_order_in_which_they_run)
@@ -539,6 +539,36 @@ START_TEST(memory_that_another_process_frees_serves_an_allocation_that_waits_for
 }
 END_TEST
 
+START_TEST(memory_of_a_process_that_falls_asleep_serves_an_allocation_before_the_waits_for_others)
+{
+	px.fake.outside = 200 * GP_MIB;
+	px.fake.sleepers_ns = 2000000000;
+	px.fake.wait_ns = 2000000000;
+	px.fake.wait_pauses = 5;
+	px.fake.wait_yields = 100 * GP_MIB;
+	fixture_alloc(100 * GP_MIB);
+	ck_assert_uint_eq(count_of(GP_ROUND_sleepers), 1);
+	ck_assert_uint_ge(yield_of(GP_ROUND_sleepers), 100 * GP_MIB);
+	ck_assert_uint_eq(count_of(GP_ROUND_neighbours), 0);
+	ck_assert_uint_eq(px.fake.waits_begun, 0);
+	ck_assert_uint_eq(px.fake.waits_ended, 1);
+	ck_assert_uint_eq(px.fake.waits_served, 1);
+}
+END_TEST
+
+START_TEST(no_process_is_asked_to_sleep_for_an_allocation_that_the_limit_refuses)
+{
+	uint64_t unused;
+
+	px.fake.sleepers_ns = 50000000;
+	fixture_alloc(100 * GP_MIB);
+	atomic_store(&px.budget.limit_bytes, 150 * GP_MIB);
+	ck_assert_int_eq(fixture_try(100 * GP_MIB, &unused), -ENOMEM);
+	ck_assert_uint_eq(count_of(GP_ROUND_sleepers), 0);
+	ck_assert_uint_eq(px.fake.waits_ended, 0);
+}
+END_TEST
+
 static const struct {
 	unsigned pauses;
 	uint64_t waited_ns;
@@ -898,6 +928,8 @@ int main(void)
 	tcase_add_test(tc, a_block_that_another_thread_frees_serves_a_waiting_allocation);
 	tcase_add_test(tc, the_wait_for_other_threads_ends_at_the_configured_time);
 	tcase_add_test(tc, memory_that_another_process_frees_serves_an_allocation_that_waits_for_it);
+	tcase_add_test(tc, memory_of_a_process_that_falls_asleep_serves_an_allocation_before_the_waits_for_others);
+	tcase_add_test(tc, no_process_is_asked_to_sleep_for_an_allocation_that_the_limit_refuses);
 	tcase_add_loop_test(tc, a_failed_wait_for_other_processes_ends_in_time_or_when_the_backend_ends_it, 0,
 		sizeof(ends) / sizeof(*ends));
 	tcase_add_test(tc, an_allocation_that_the_limit_refuses_does_not_wait_for_other_processes);

@@ -113,13 +113,14 @@ void stat_report_json(const struct stat_survey *survey, const struct stat_option
 
 static json_t *describe(const struct stat_survey *survey, const struct stat_process *process)
 {
-	const json_t *devices = json_object_get(process->reply, "devices");
+	json_t *devices = json_object_get(process->reply, "devices"), *sleep = json_object_get(process->reply, "sleep");
+	json_t *object;
 	char path[GP_CTL_PATH_MAX + GP_CTL_NAME_MAX], clean[sizeof(path)], user[STAT_TEXT_MAX];
 
 	snprintf(path, sizeof(path), "%s/%s", survey->dirs[process->dir].path, process->name);
 	stat_clean(clean, sizeof(clean), path);
 	stat_explain_user(user, process->uid);
-	return stat_alloc(json_pack("{s:i, s:I, s:s, s:o, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "pid",
+	object = stat_alloc(json_pack("{s:i, s:I, s:s, s:o, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "pid",
 		(int)process->pid, "uid", (json_int_t)process->uid, "user", user, "labels",
 		stat_environ_labels_json(process), "socket", clean, "command",
 		stat_reply_text(process->reply, "command"), "pool", stat_reply_text(process->reply, "pool"),
@@ -128,6 +129,9 @@ static json_t *describe(const struct stat_survey *survey, const struct stat_proc
 		(json_int_t)stat_reply_sum(devices, "cached_bytes"), "unused_bytes",
 		(json_int_t)stat_reply_sum(devices, "unused_bytes"), "total_bytes",
 		(json_int_t)stat_reply_sum(devices, "total_bytes")));
+	if (json_is_object(sleep))
+		json_object_set(object, "sleep", sleep);
+	return object;
 }
 
 void stat_report_list_json(const struct stat_survey *survey)

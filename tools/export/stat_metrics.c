@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "stat_pages.h"
+#include "tools/answer/stat_sleep.h"
 #include "tools/ask/stat_environ.h"
 #include "tools/ask/stat_explain.h"
 #include "tools/ask/stat_report.h"
@@ -83,6 +84,20 @@ static const struct metric region_metrics[] = {
 static const struct metric group_metrics[] = {
 	{"limit_bytes", "group_limit", GAUGE, "bytes", "Limit on the memory of a group of processes on a device."},
 	{"reserved_bytes", "group_reserved", GAUGE, "bytes", "Memory that the processes of a group hold on a device."},
+};
+
+/*
+ * Metrics of processes that are not awake, or have GPUPOOL_SLEEP set: the first one of each of their devices, the
+ * others of the process.
+ */
+static const struct metric asleep_metric = {"asleep_bytes", "asleep", GAUGE, "bytes",
+	"Memory of the pool that is given to the driver, since the process is asleep."};
+static const struct metric sleep_metrics[] = {
+	{"host_bytes", "asleep_host", GAUGE, "bytes", "Host memory with the content of memory that is asleep."},
+	{"empty_bytes", "asleep_empty", GAUGE, "bytes", "Memory that is asleep and had no content to keep."},
+	{"asleep_ns", "asleep", GAUGE, "seconds", "Time since the process fell asleep; 0 if it is awake."},
+	{"sleeps", "sleeps", COUNTER, "", "Times that the process fell asleep."},
+	{"wakes", "wakes", COUNTER, "", "Times that the process woke."},
 };
 
 static const struct metric processes_metric = {
@@ -278,7 +293,7 @@ static size_t count_bounded(const json_t *memory, const char *key, size_t max)
 static size_t count_series(const json_t *reply, bool is_all)
 {
 	const json_t *devices = json_object_get(reply, "devices"), *pinned = json_object_get(reply, "pinned"), *device;
-	size_t n_rounds = count_bounded(pinned, "retries", ROUNDS_MAX), n_memories = 1, n_regions = 0, i;
+	size_t n_rounds = count_bounded(pinned, "retries", ROUNDS_MAX), n_memories = 1, n_regions = 0, n_sleep = 0, i;
 	size_t n_steps = count_bounded(pinned, "steps", ROUNDS_MAX);
 	uint64_t seen = 0, index;
 
@@ -290,9 +305,11 @@ static size_t count_series(const json_t *reply, bool is_all)
 		n_steps += count_bounded(device, "steps", ROUNDS_MAX);
 		n_regions += count_bounded(device, "by_region", REGIONS_MAX);
 	}
+	if (stat_sleep_is_of_interest(reply))
+		n_sleep = n_memories + LENGTH(sleep_metrics);
 	if (!is_all)
-		return n_memories * LENGTH(basic_members);
-	return n_memories * sizeof(metrics) / sizeof(*metrics) +
+		return n_memories * LENGTH(basic_members) + n_sleep;
+	return n_sleep + n_memories * sizeof(metrics) / sizeof(*metrics) +
 	       n_rounds * sizeof(round_metrics) / sizeof(*round_metrics) +
 	       n_steps * sizeof(step_metrics) / sizeof(*step_metrics) +
 	       n_regions * sizeof(region_metrics) / sizeof(*region_metrics);
@@ -343,7 +360,9 @@ static void cut_series(struct writer *w, struct stat_survey *survey)
 typedef void (*write_memory_fn)(
 	const struct writer *w, const struct metric *m, const json_t *memory, const char *labels);
 
-static void each_device(const struct writer *w, const struct metric *m, write_memory_fn write)
+/* is_shown: of the processes whose answer it accepts; NULL: of all. */
+static void each_device_if(
+	const struct writer *w, const struct metric *m, write_memory_fn write, bool (*is_shown)(const json_t *answer))
 {
 	char labels[LABELS_MAX], uuid[LABEL_MAX];
 
@@ -353,7 +372,7 @@ static void each_device(const struct writer *w, const struct metric *m, write_me
 		uint64_t seen = 0, index;
 		size_t i;
 
-		if (shown->is_cut)
+		if (shown->is_cut || (is_shown && !is_shown(shown->answer)))
 			continue;
 		json_array_foreach(devices, i, device) {
 			if (!stat_reply_new_device(device, &seen, &index))
@@ -363,6 +382,11 @@ static void each_device(const struct writer *w, const struct metric *m, write_me
 			write(w, m, device, labels);
 		}
 	}
+}
+
+static void each_device(const struct writer *w, const struct metric *m, write_memory_fn write)
+{
+	each_device_if(w, m, write, NULL);
 }
 
 static bool has_pinned(const struct writer *w, const struct shown_process *shown)
@@ -706,6 +730,40 @@ static void write_groups(const struct writer *w)
 	}
 }
 
+static void write_sleep_of(const struct writer *w, const struct metric *m)
+{
+	char labels[LABELS_MAX];
+	uint64_t value;
+
+	begin_family(w, m);
+	for (size_t at = 0; at < w->n_processes; at++) {
+		const struct shown_process *shown = &w->processes[at];
+
+		if (shown->is_cut || !stat_sleep_is_of_interest(shown->answer))
+			continue;
+		snprintf(labels, sizeof(labels), "{%s}", shown->id);
+		if (stat_reply_u64(json_object_get(shown->answer, "sleep"), m->member, &value))
+			write_sample(w, m, labels, value);
+	}
+}
+
+/* Writes how processes sleep. If none does, there are no families of it. */
+static void write_sleep(const struct writer *w)
+{
+	bool is_any = false;
+
+	for (size_t at = 0; at < w->n_processes; at++)
+		is_any |= stat_sleep_is_of_interest(w->processes[at].answer);
+	if (!is_any)
+		return;
+	if (!w->form.is_all) {
+		begin_family(w, &asleep_metric);
+		each_device_if(w, &asleep_metric, write_member, stat_sleep_is_of_interest);
+	}
+	for (size_t i = 0; i < LENGTH(sleep_metrics); i++)
+		write_sleep_of(w, &sleep_metrics[i]);
+}
+
 static void write_basic(const struct writer *w)
 {
 	for (size_t i = 0; i < LENGTH(metrics); i++) {
@@ -758,6 +816,7 @@ void stat_metrics_write(
 	write_starts(&w);
 	write_devices(&w);
 	write_groups(&w);
+	write_sleep(&w);
 	if (form.is_all)
 		write_all(&w);
 	else

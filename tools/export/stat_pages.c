@@ -102,6 +102,7 @@ static json_t *memory_json(const struct gp_page_memory *memory)
 #include "common/counter_page.def"
 	set_number(object, "ooms", memory->ooms);
 	set_number(object, "unpooled_bytes", memory->unpooled_bytes);
+	set_number(object, "asleep_bytes", memory->asleep_bytes);
 	set_number(object, "yields", memory->yields);
 	set_number(object, "yielded_bytes", memory->yielded_bytes);
 	if (memory->limit_bytes != UINT64_MAX)

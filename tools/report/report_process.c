@@ -9,6 +9,7 @@
 #include "common/size.h"
 #include "tools/answer/stat_cause.h"
 #include "tools/answer/stat_map.h"
+#include "tools/answer/stat_sleep.h"
 #include "tools/replay/replay_history.h"
 #include "tools/text/stat_text.h"
 #include "report_figures.h"
@@ -69,6 +70,20 @@ static void add_memory(json_t *facts, const json_t *counters, unsigned number)
 	add_rounds(facts, counters, number);
 }
 
+/* Notes whether the process is asleep, and what it keeps. */
+static void add_sleep(json_t *facts, const json_t *status)
+{
+	json_t *notes = json_object_get(facts, "notes");
+	char text[STAT_SLEEP_MAX];
+
+	stat_sleep_sentence(text, status);
+	if (!*text)
+		return;
+	json_array_append_new(notes, json_sprintf("The process is %s.", text));
+	for (size_t i = 0; stat_sleep_fact(text, status, i); i++)
+		json_array_append_new(notes, json_string(text));
+}
+
 static void add_status(json_t *facts, const json_t *status)
 {
 	const json_t *devices = json_object_get(status, "devices"), *device;
@@ -81,6 +96,7 @@ static void add_status(json_t *facts, const json_t *status)
 		stat_reply_text(status, "pool"), stat_reply_text(status, "reuse"), stat_reply_text(status, "version"));
 	stat_clean(clean, sizeof(clean), text);
 	json_object_set_new(facts, "summary", json_string(clean));
+	add_sleep(facts, status);
 	json_object_set_new(facts, "devices", json_array());
 	json_object_set_new(facts, "rounds", json_array());
 	json_array_foreach(devices, i, device)

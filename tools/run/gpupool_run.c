@@ -73,7 +73,8 @@ static const struct option own_options[] = {
 /* True if the option may stand without a value, which means on. */
 static bool is_switch(const struct gp_config_option *option)
 {
-	return option->type == GP_CONFIG_BOOL || option->type == GP_CONFIG_YIELD || option->type == GP_CONFIG_STACKS;
+	return option->type == GP_CONFIG_BOOL || option->type == GP_CONFIG_YIELD || option->type == GP_CONFIG_SLEEP ||
+	       option->type == GP_CONFIG_STACKS;
 }
 
 static void fill_options(struct option options[static OWN_OPTIONS + GP_OPTION_COUNT + 1])

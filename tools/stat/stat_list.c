@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "tools/answer/stat_rate.h"
+#include "tools/answer/stat_sleep.h"
 #include "tools/ask/stat_environ.h"
 #include "tools/ask/stat_explain.h"
 #include "tools/ask/stat_report.h"
@@ -17,10 +18,11 @@
 #include "stat_list_by.h"
 #include "stat_query.h"
 
-enum { CELLS_MAX = 10 };
+enum { CELLS_MAX = 11 };
 
 /* The columns that are not always there. */
 struct columns {
+	bool has_sleep;  /* any process is asleep, or has GPUPOOL_SLEEP set */
 	bool has_rates;  /* the list is repeated */
 	bool has_labels; /* any process has some */
 };
@@ -30,11 +32,13 @@ static void add_process(struct stat_table *table, const struct stat_process *pro
 	const json_t *devices = json_object_get(process->reply, "devices");
 	char pid[STAT_TEXT_MAX], user[STAT_TEXT_MAX], age[STAT_TEXT_MAX];
 	char used[STAT_TEXT_MAX], cached[STAT_TEXT_MAX], total[STAT_TEXT_MAX];
-	char rate[STAT_TEXT_MAX], labels[STAT_COLUMN_MAX];
+	char rate[STAT_TEXT_MAX], labels[STAT_COLUMN_MAX], asleep[STAT_COLUMN_MAX];
 	const char *cells[CELLS_MAX] = {pid, user, age, stat_reply_text(process->reply, "pool"), used, cached, total};
 	struct stat_rates rates;
 	size_t n = 7;
 
+	if (columns->has_sleep)
+		cells[n++] = asleep;
 	if (columns->has_rates)
 		cells[n++] = rate;
 	if (columns->has_labels)
@@ -42,6 +46,7 @@ static void add_process(struct stat_table *table, const struct stat_process *pro
 	cells[n] = stat_reply_text(process->reply, "command");
 	stat_rates_of_process(&rates, process->reply, process->before);
 	stat_rate_text(rate, rates.allocs);
+	stat_sleep_cell(asleep, process->reply);
 	stat_environ_labels(labels, sizeof(labels), process);
 
 	snprintf(pid, sizeof(pid), "%d", (int)process->pid);
@@ -65,13 +70,25 @@ static bool has_labels(const struct stat_survey *survey)
 	return false;
 }
 
+static bool has_sleep(const struct stat_survey *survey)
+{
+	for (size_t i = 0; i < survey->n_processes; i++)
+		if (survey->processes[i].reply && stat_sleep_is_of_interest(survey->processes[i].reply))
+			return true;
+	return false;
+}
+
 void stat_list_show(const struct stat_survey *survey)
 {
-	const struct columns columns = {.has_rates = survey->searched_ns != 0, .has_labels = has_labels(survey)};
+	const struct columns columns = {.has_sleep = has_sleep(survey),
+		.has_rates = survey->searched_ns != 0,
+		.has_labels = has_labels(survey)};
 	const char *headings[CELLS_MAX] = {">PID", "<USER", ">UP", "<POOL", ">USED", ">CACHED", ">TOTAL"};
 	struct stat_table *table;
 	size_t n_columns = 7, n = 0;
 
+	if (columns.has_sleep)
+		headings[n_columns++] = ">ASLEEP";
 	if (columns.has_rates)
 		headings[n_columns++] = ">ALLOC/S";
 	if (columns.has_labels)

@@ -12,6 +12,7 @@
 
 #include "common/size.h"
 #include "tools/answer/stat_rate.h"
+#include "tools/answer/stat_sleep.h"
 #include "tools/ask/stat_report.h"
 #include "tools/ask/stat_watch.h"
 #include "tools/text/stat_text.h"
@@ -362,28 +363,20 @@ static void print_pool_reasons(const json_t *devices)
 	}
 }
 
-/* Prints whether the process is asleep, and what it keeps in host memory. */
-static void print_sleep(const json_t *sleep)
+/* Prints whether the process is asleep, what stays on the device, and what it keeps in host memory. */
+static void print_sleep(const json_t *reply)
 {
-	const char *state = json_string_value(json_object_get(sleep, "state"));
-	uint64_t kept = stat_reply_u64_or_0(sleep, "kept_host_bytes");
-	char bytes_text[STAT_TEXT_MAX], host[STAT_TEXT_MAX], age[STAT_TEXT_MAX], clean[32];
+	uint64_t kept = stat_reply_u64_or_0(json_object_get(reply, "sleep"), "kept_host_bytes");
+	char host[STAT_TEXT_MAX], text[STAT_SLEEP_MAX];
 
 	stat_bytes(host, kept);
 	if (kept)
 		printf("%s of host memory are kept for the next sleep\n", host);
-	if (!state || strcmp(state, "awake") == 0)
-		return;
-	stat_bytes(bytes_text, stat_reply_u64_or_0(sleep, "asleep_bytes"));
-	stat_bytes(host, stat_reply_u64_or_0(sleep, "host_bytes"));
-	stat_age(age, stat_reply_u64_or_0(sleep, "asleep_ns"));
-	stat_clean(clean, sizeof(clean), state);
-	if (strcmp(state, "asleep") == 0)
-		printf("asleep for %s: %s of the total are given to the driver; their contents take %s of host "
-		       "memory\n",
-			age, bytes_text, host);
-	else
-		printf("%s\n", clean);
+	stat_sleep_sentence(text, reply);
+	if (*text)
+		puts(text);
+	for (size_t i = 0; stat_sleep_fact(text, reply, i); i++)
+		puts(text);
 }
 
 static void print_facts(const json_t *reply)
@@ -403,7 +396,7 @@ static void print_facts(const json_t *reply)
 		printf("the limit is that of %s, since GPUPOOL_LIMIT was not set\n", clean);
 	}
 	print_pool_reasons(json_object_get(reply, "devices"));
-	print_sleep(json_object_get(reply, "sleep"));
+	print_sleep(reply);
 	if (stat_reply_u64_or_0(reply, "defer_scopes"))
 		puts("flushes of freed memory are deferred");
 	if (stat_reply_u64_or_0(reply, "regions"))

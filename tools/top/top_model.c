@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/answer/stat_sleep.h"
 #include "tools/ask/stat_environ.h"
 #include "tools/ask/stat_explain.h"
 
@@ -66,6 +67,15 @@ static void write_devices(char text[static TOP_DEVICES_TEXT_MAX], const json_t *
 				text + used, TOP_DEVICES_TEXT_MAX - used, "%s%u", used ? "," : "", (unsigned)index);
 }
 
+static void write_asleep(struct top_row *row)
+{
+	char cell[STAT_COLUMN_MAX];
+
+	stat_sleep_cell(cell, row->reply);
+	if (strcmp(cell, "-") != 0)
+		snprintf(row->asleep, sizeof(row->asleep), "%s%s", *cell >= '0' && *cell <= '9' ? "asleep " : "", cell);
+}
+
 static void read_reply(struct top_row *row)
 {
 	uint64_t hits = sum_of(row, "hits"), misses = sum_of(row, "misses");
@@ -79,6 +89,7 @@ static void read_reply(struct top_row *row)
 	row->n_used_blocks = sum_of(row, "n_used_blocks");
 	row->limit_bytes = limit_of(json_object_get(row->reply, "devices"));
 	write_devices(row->devices, json_object_get(row->reply, "devices"));
+	write_asleep(row);
 	stat_rates_of_process(&row->rates, row->reply, row->before);
 	row->uptime_ns = stat_reply_u64_or_0(row->reply, "uptime_ns");
 	row->hit_rate = hits || misses ? (double)hits / ((double)hits + (double)misses) : -1;

@@ -12,7 +12,12 @@
 
 #include "top_devices.h"
 
-enum { PLOT_MIN = 4, PLOT_LINES = 10, PLOT_COLUMNS_MIN = 24, CELL_MAX = TOP_COMMAND_MAX + STAT_ERROR_MAX + 8 };
+enum {
+	PLOT_MIN = 4,
+	PLOT_LINES = 10,
+	PLOT_COLUMNS_MIN = 24,
+	CELL_MAX = TOP_COMMAND_MAX + STAT_ERROR_MAX + TOP_ASLEEP_MAX + 8
+};
 
 /* The columns of the table. Each is shown only on screens that are wide enough. */
 enum cell {
@@ -79,7 +84,8 @@ static void write_cell(char text[static CELL_MAX], const struct top_row *row, en
 	else if (cell == LABELS)
 		snprintf(text, CELL_MAX, "%s", row->labels);
 	else if (cell == COMMAND)
-		snprintf(text, CELL_MAX, "%s%s%s", row->error, *row->error ? " | " : "", row->command);
+		snprintf(text, CELL_MAX, "%s%s%s%s%s", row->error, *row->error ? " | " : "", row->asleep,
+			*row->asleep ? " | " : "", row->command);
 	else if (!row->reply)
 		return;
 	else if (cell == UP)
@@ -246,6 +252,7 @@ static const char *const help[] = {
 	"? h F1              this help",
 	"q                   quit",
 	"",
+	"asleep | COMMAND: the bytes are given to the driver, for that time;",
 	"used: allocated by the program; pending: freed, the GPU may still use it;",
 	"returning: on its way to the driver; cached: unused, ready for reuse;",
 	"outside: other processes, CUDA itself, memory that is not pooled.",

@@ -1,0 +1,297 @@
+# SPDX-License-Identifier: MIT
+# SPDX-FileCopyrightText: 2026 The gpupool authors
+
+"""
+Sleep and wake: unmodified programs are put to sleep every ten steps, and give the same results to the last digit; graphs
+are replayed after their memory was asleep; times with host memory that is pinned already and that is not; what a process
+that is asleep keeps on the device; and two processes that take turns on memory for one and a half of them. Each program
+has a time limit, so that the part takes at most 200 s.
+"""
+
+import concurrent.futures
+import dataclasses
+import importlib.util
+import re
+import subprocess
+import sys
+import threading
+import time
+
+import ctl
+import programs
+
+GIB, MIB = 1 << 30, 1 << 20
+PROGRAM_SECONDS = 60
+RESIDENT_MIB = 64
+REPLAYS = 100
+GIB_A_SECOND_COLD = 10
+SECONDS_OF_64_GIB = 1.6
+TURN_MIB, LEFT_MIB, TURN_SECONDS, TURNS = 40 << 10, 56 << 10, 10.5, 7
+PHASE_SECONDS, SHARE = 30, 0.9
+PART_SECONDS, SWITCH_SECONDS = 200, 3
+
+ROUND = re.compile(
+    r"round (\d+): asleep in ([\d.]+) s, ([\d.]+) GiB/s; free memory [-+\d.]+ GiB; "
+    r"awake in ([\d.]+) s, ([\d.]+) GiB/s; resident (-?[\d.]+) MiB")
+
+
+@dataclasses.dataclass
+class Work:
+    """A program that pauses every ten steps. module: what it needs; variables: for a result to the last digit."""
+
+    name: str
+    words: list
+    module: str | None = None
+    variables: dict = dataclasses.field(default_factory=dict)
+    same_as: str | None = None  # the work whose raw result it has to have
+
+
+def works():
+    script = programs.SOURCES / "work_sleep.py"
+    torch = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
+    jax = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "XLA_FLAGS": "--xla_gpu_deterministic_ops=true --xla_gpu_autotune_level=0"}
+    return [
+        Work("static", [programs.BIN / "sleep_steps"]),
+        Work("torch", [sys.executable, script, "torch"], "torch", torch),
+        Work("torch without its cache", [sys.executable, script, "torch"], "torch",
+             {**torch, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}, "torch"),
+        Work("cupy", [sys.executable, script, "cupy"], "cupy"),
+        Work("jax", [sys.executable, script, "jax"], "jax", jax),
+    ]
+
+
+def is_there(work):
+    return work.module is None or importlib.util.find_spec(work.module) is not None
+
+
+def log_of(out, name):
+    """A file for a program's output, whose name has letters, digits and dashes only."""
+    return out / "sleep" / (re.sub(r"[^A-Za-z0-9]+", "-", name) + ".txt")
+
+
+def reason_in(log):
+    """The last line of a log that says why a sleep, or a program, failed."""
+    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+    found = [line for line in lines if "did not fall asleep" in line or "stays awake" in line or "error" in line]
+    return found[-1].partition(": ")[2][:110] if found else ""
+
+
+class Program:
+    """A running program that is talked to by lines. It is killed at its time limit."""
+
+    def __init__(self, config, words, log, variables, seconds, directory):
+        log.parent.mkdir(parents=True, exist_ok=True)
+        self.directory, self.errors = directory, log.open("w")
+        self.process = subprocess.Popen([str(word) for word in words], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=self.errors, env=config.environment(directory, variables), text=True)
+        self.watchdog = threading.Timer(seconds, self.process.kill)
+        self.watchdog.start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *unused):
+        self.watchdog.cancel()
+        self.process.kill()
+        self.process.communicate()
+        self.errors.close()
+
+    def line(self):
+        """The next line; it is empty once the program has ended."""
+        return self.process.stdout.readline().strip()
+
+    def tell(self):
+        try:
+            self.process.stdin.write("\n")
+            self.process.stdin.flush()
+        except OSError:
+            pass  # it has ended, and its next line is empty
+
+    def ask(self, request):
+        answer = ctl.ask_process(self.directory, self.process.pid, request)
+        return answer if answer is not None else {"error": "no control socket"}
+
+
+def run_work(work, config, log, sleeps):
+    """Runs a program. Returns its digest, the bytes of each sleep, and why the first sleep failed."""
+    found, refusal = [], ""
+    with programs.private_dir() as directory, Program(
+            config, work.words, log, work.variables, PROGRAM_SECONDS, directory) as program:
+        while (line := program.line()).startswith("step"):
+            if sleeps:
+                answer = program.ask("sleep 5000")
+                found.append(answer.get("device_bytes", 0))
+                refusal = refusal or answer.get("error", "")
+            program.tell()
+    return line.removeprefix("digest ") if line.startswith("digest ") else None, found, refusal
+
+
+def check_works(results, config, out, jobs):
+    """All programs at once: each one alone leaves most of the GPU idle, and most of its time is that of its start."""
+    there = [work for work in works() if is_there(work)]
+    for work in works():
+        if work not in there:
+            results.note(f"{work.name}: not here, left out", work.module)
+    raw = programs.Config("raw")
+    with concurrent.futures.ThreadPoolExecutor(max(jobs, 1)) as pool:
+        slept = {work.name: pool.submit(run_work, work, config, log_of(out, work.name), True) for work in there}
+        plain = {work.name: pool.submit(run_work, work, raw, log_of(out, work.name + " raw"), False)
+                 for work in there if not work.same_as}
+    for work in there:
+        wanted = plain[work.same_as or work.name].result()[0]
+        digest, sleeps, refusal = slept[work.name].result()
+        count = sum(1 for n in sleeps if n)
+        results.check(f"{work.name}: asleep and awake every ten steps", sleeps and count == len(sleeps),
+                      f"{count} of {len(sleeps)} {refusal[:90]}".strip())
+        results.check(f"{work.name}: the same result to the last digit", wanted is not None and digest == wanted,
+                      (digest or "none")[:12])
+        results.note(f"{work.name}: bytes of a sleep", max(sleeps, default=0) // MIB, "MiB")
+
+
+def host_left():
+    """Bytes of host memory that are left to this machine, or this control group."""
+    left = next(int(line.split()[1]) << 10 for line in open("/proc/meminfo") if line.startswith("MemAvailable:"))
+    try:
+        with open("/sys/fs/cgroup/memory.max") as most, open("/sys/fs/cgroup/memory.current") as current:
+            left = min(left, int(most.read()) - int(current.read()))
+    except (OSError, ValueError):
+        pass
+    return left
+
+
+def rounds_of(text):
+    """The rounds that sleep_turns printed, as (seconds out, GiB/s out, seconds in, GiB/s in, MiB resident)."""
+    return [tuple(float(value) for value in found[1:]) for found in ROUND.findall(text)]
+
+
+def check_times(results, library, out, mib, kept, seconds):
+    """With kept, the first sleep finds no pinned memory, and the next ones do."""
+    name = f"{mib / 1024:g} GiB, {'kept' if kept else 'cold'}"
+    variables = {"GPUPOOL_POOL": "vmm", "GPUPOOL_SLEEP_KEEP": "on" if kept else "off", "GPUPOOL_LOG": "info"}
+    words = [programs.BIN / "sleep_turns", "times", mib, 3 if kept else 1]
+    log = log_of(out, name)
+    done = programs.run_program(programs.Config(name, library, variables), words, log, seconds)
+    rounds = rounds_of(done.text)
+    why = reason_in(log.with_suffix(".err")) if done.status else ""
+    results.check(f"{name}: content is right", done.status == 0 and rounds, f"status {done.status} {why}".strip())
+    if not rounds:
+        return
+    warm = rounds[1:] if kept else []
+    results.bar(f"{name}: first sleep", rounds[0][1], "GiB/s", ">=", GIB_A_SECOND_COLD)
+    results.note(f"{name}: first sleep took", rounds[0][0], "s")
+    results.note(f"{name}: first wake took", rounds[0][2], "s")
+    results.bar(f"{name}: resident asleep beyond the context", max(row[4] for row in rounds), "MiB", "<=", RESIDENT_MIB)
+    if warm:
+        results.note(f"{name}: sleep with pinned memory", max(row[1] for row in warm), "GiB/s")
+        results.note(f"{name}: wake with pinned memory", max(row[3] for row in warm), "GiB/s")
+    if warm and mib == 64 << 10:
+        results.bar(f"{name}: asleep", min(row[0] for row in warm), "s", "<=", SECONDS_OF_64_GIB)
+        results.bar(f"{name}: awake", min(row[2] for row in warm), "s", "<=", SECONDS_OF_64_GIB)
+
+
+def check_programs(results, library, out, mib):
+    """Programs that put themselves to sleep, and say what was right."""
+    variables = {"GPUPOOL_POOL": "vmm", "GPUPOOL_SLEEP_KEEP": "on", "GPUPOOL_LOG": "info"}
+    for name, words in (("sleep_turns", ["graphs", mib, REPLAYS]), ("sleep_probe", [0])):
+        done = programs.run_program(programs.Config(name, library, variables), [programs.BIN / name, *words],
+                                    log_of(out, name), PROGRAM_SECONDS)
+        for line in done.text.splitlines():
+            what, _, verdict = line.rpartition(" ")
+            if verdict in ("right", "WRONG"):
+                results.check(f"{name}: {what.strip()}", verdict == "right")
+        results.check(f"{name}: finished", done.status == 0, f"status {done.status}")
+
+
+def turn_of(line):
+    """Seconds, steps and wrong words of a line "turn SECONDS STEPS WRONG"; None: the program has failed."""
+    words = line.split()
+    return (float(words[1]), int(words[2]), int(words[3])) if len(words) == 4 else None
+
+
+def check_turns(results, library, out, mib, left_mib, seconds, turns, limit_s):
+    """Two processes, of which only one fits, take turns. The one whose turn it is has the other one sleep."""
+    probe = programs.BIN / "sleep_turns"
+    variables = {"GPUPOOL_POOL": "vmm", "GPUPOOL_SLEEP": "on", "GPUPOOL_SLEEP_KEEP": "on", "GPUPOOL_LOG": "info"}
+    config, raw = programs.Config("turns", library, variables), programs.Config("raw")
+    begun, waits, wrong, done = time.monotonic(), [], 0, 0
+    left_before = lowest = host_left()
+
+    def start(name, where):
+        return Program(config, [probe, "turns", mib, seconds], log_of(out, f"turns {name}"), {}, limit_s, where)
+
+    with programs.private_dir() as directory, Program(
+            raw, [probe, "ballast", left_mib], log_of(out, "ballast"), {}, limit_s, directory) as ballast:
+        results.note("turns: left by the ballast", ballast.line(), "")
+        with start("first", directory) as first:
+            ready = turn_of(first.line())
+            # The first one is idle from now on, and sleeps for the second one.
+            with start("second", directory) as second:
+                is_ready = ready is not None and turn_of(second.line()) is not None
+                results.check("turns: the second process gets memory for which the first one sleeps", is_ready)
+                begun = time.monotonic()
+                for nth in range(turns if is_ready else 0):
+                    program = (first, second)[nth % 2]
+                    program.tell()
+                    turn = turn_of(program.line())
+                    if turn is None:
+                        break
+                    done += 1
+                    waits.append(turn[0])
+                    lowest = min(lowest, host_left())
+                    wrong += turn[2]
+                    results.note(f"turn {nth + 1}: wake, with the wait for the other one", turn[0], "s")
+                took = time.monotonic() - begun
+    why = "; ".join(filter(None, (reason_in(log_of(out, f"turns {name}")) for name in ("first", "second"))))
+    results.check("turns: all are done, and no word is wrong", done == turns and not wrong,
+                  f"{done} turns, {wrong} wrong {why if done < turns else ''}".strip())
+    if done < turns:
+        return
+    # A switch includes the half second after which a process counts as idle.
+    switch = sum(waits[1:]) / len(waits[1:])
+    results.note("turns: a switch takes", switch, "s")
+    results.note("turns: seconds in all, and of work alone", f"{took:.1f} {turns * seconds:.1f}")
+    results.bar(f"turns: share of work in phases of {PHASE_SECONDS} s", PHASE_SECONDS / (PHASE_SECONDS + switch), "", ">=", SHARE)
+    results.note("turns: host memory in use at its peak", (left_before - lowest) / GIB, "GiB")
+
+
+def run_works(results, library, out, options):
+    config = programs.Config("sleep", library, {"GPUPOOL_POOL": "vmm", "GPUPOOL_LOG": "info"})
+    check_works(results, config, out, jobs=max(options.jobs, 4))
+
+
+def run_programs(results, library, out, options):
+    del options
+    check_programs(results, library, out, 256)
+
+
+def run_times(results, library, out, options):
+    del options
+    for gib, kept, seconds in ((16, True, 25), (16, False, 25), (32, True, 40), (64, True, 60)):
+        left = host_left()
+        results.note(f"host memory left before {gib} GiB", left // GIB, "GiB")
+        if left >= (gib + 8) * GIB:
+            check_times(results, library, out, gib << 10, kept, seconds)
+        else:
+            results.note(f"{gib} GiB: too little host memory, left out", left // GIB, "GiB")
+
+
+def run_turns(results, library, out, options):
+    """Fewer turns if the part has less time left."""
+    turns = min(TURNS, int((options.end - time.monotonic()) / (TURN_SECONDS + SWITCH_SECONDS)) - 1)
+    if host_left() >= 2 * (TURN_MIB // 1024 + 4) * GIB and turns > 1:
+        check_turns(results, library, out, TURN_MIB, LEFT_MIB, TURN_SECONDS * options.scale, turns, 110)
+    else:
+        results.note("turns: left out for lack of host memory, or of time", host_left() // GIB, "GiB")
+
+
+STEPS = {"works": run_works, "programs": run_programs, "turns": run_turns, "times": run_times}
+
+
+def run(results, out, options, names=tuple(STEPS)):
+    """Runs the steps, or those with the names."""
+    library, started = programs.preload_library(), time.monotonic()
+    options.end = started + PART_SECONDS
+    for name in names:
+        begun = time.monotonic()
+        STEPS[name](results, library, out, options)
+        results.note(f"{name}: seconds", time.monotonic() - begun, "s")
