@@ -155,6 +155,12 @@
  */
 #define GP_SLEEP_GAP (1 * GP_MIB)
 
+/*
+ * Attempts of a request for which memory is moved to the host: for what is missing, for a quarter of the request, and
+ * for all of it. No figure.
+ */
+#define GP_SPILL_TRIES 3
+
 /* Free blocks that are searched for a well-fitting chunk, before the best so far is taken. No figure. */
 #define GP_FIT_LOOK_AT 64
 

@@ -14,6 +14,7 @@
 #include "shim/backend/peer_access.h"
 #include "shim/backend/registered.h"
 #include "shim/backend/sleep.h"
+#include "shim/backend/spill.h"
 #include "shim/backend/unpooled.h"
 #include "shim/base/barrier.h"
 #include "shim/base/fork.h"
@@ -78,6 +79,7 @@ static void set_up_modules(void)
 	gp_registered_start();
 	gp_peer_access_start();
 	gp_sleep_start();
+	gp_spill_start();
 	gp_unpooled_start();
 	gp_debug_start();
 	gp_ipc_start();

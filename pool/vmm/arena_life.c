@@ -14,6 +14,7 @@
 #include "chunk.h"
 #include "arena_life.h"
 #include "saved.h"
+#include "spill.h"
 #include "pool/tuning.h"
 
 static const struct gp_mapping_ops *mapping_of(const struct gp_pool *pool)
@@ -95,6 +96,7 @@ int gp_arena_open(struct gp_pool *pool)
 	if (!vm)
 		return -ENOMEM;
 	gp_list_init(&vm->chunks);
+	gp_list_init(&vm->cold);
 	gp_arena_forget_locked(pool);
 	if (gp_descriptors_ensure_locked(pool))
 		return -ENOMEM;
@@ -120,6 +122,7 @@ void gp_arena_close(struct gp_pool *pool)
 		free(gp_container_of(link, struct gp_chunk, link));
 	for (int i = 0; i < GP_N_ARENAS; i++)
 		free(vm->arenas[i].granules);
+	gp_spill_forget_cold(vm);
 	free(vm);
 }
 
@@ -138,7 +141,7 @@ static void unmap_all(struct gp_pool *pool)
 		if (chunk->is_mapped)
 			chunk->is_mapped = be->ops->mapping->unmap(be->arg, chunk->addr, chunk->size) != 0;
 		if (!chunk->is_asleep || chunk->handle != GP_CHUNK_NO_HANDLE)
-			be->ops->mapping->release(be->arg, chunk->handle, chunk->size);
+			gp_chunk_release_memory(pool, chunk);
 		gp_saved_forget(pool, chunk);
 		if (chunk->is_mapped)
 			continue;

@@ -18,6 +18,7 @@
 #include "chunk.h"
 #include "fit.h"
 #include "arena_life.h"
+#include "spill.h"
 #include "pool/segment.h"
 
 static const struct gp_mapping_ops *mapping_of(const struct gp_backend *be)
@@ -25,12 +26,20 @@ static const struct gp_mapping_ops *mapping_of(const struct gp_backend *be)
 	return be->ops->mapping;
 }
 
-/* Releases an unmapped chunk; the caller corrects the counters. */
-static void release(struct gp_pool *pool, struct gp_chunk *chunk)
+void gp_chunk_release_memory(struct gp_pool *pool, const struct gp_chunk *chunk)
 {
 	const struct gp_backend *be = gp_pool_backend(pool);
 
-	mapping_of(be)->release(be->arg, chunk->handle, chunk->size);
+	if (chunk->is_spilled)
+		be->ops->spill->release(be->arg, chunk->handle, chunk->size);
+	else
+		mapping_of(be)->release(be->arg, chunk->handle, chunk->size);
+}
+
+/* Releases an unmapped chunk; the caller corrects the counters. */
+static void release(struct gp_pool *pool, struct gp_chunk *chunk)
+{
+	gp_chunk_release_memory(pool, chunk);
 	free(chunk);
 }
 
@@ -92,10 +101,14 @@ int gp_chunk_create(struct gp_pool *pool, uint64_t bytes, struct gp_chunk **ret_
 void gp_chunk_give_back(struct gp_pool *pool, struct gp_chunk *chunk)
 {
 	uint64_t bytes = chunk->size, start_ns = gp_pool_now_ns(pool);
+	bool is_spilled = chunk->is_spilled;
 
 	release(pool, chunk);
 	gp_segment_count_release(pool, start_ns);
-	gp_segment_note_arrival(pool, bytes, 0);
+	if (is_spilled)
+		gp_spill_note_release(pool, bytes);
+	else
+		gp_segment_note_arrival(pool, bytes, 0);
 }
 
 /* Add a chunk to the list, or remove it. They return false, without effect, if the pool is dead. */

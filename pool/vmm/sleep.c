@@ -136,7 +136,8 @@ int gp_pool_sleep_survey(struct gp_pool *pool, struct gp_sleep_bytes *ret_bytes)
 		struct gp_chunk *chunk = chunk_of(link);
 		int r;
 
-		if (chunk->is_asleep)
+		/* What was spilled is in host memory as it is. */
+		if (chunk->is_asleep || chunk->is_spilled)
 			continue;
 		bytes.shared_bytes += chunk->is_retired ? chunk->size : 0;
 		bytes.stuck_bytes += chunk->is_stuck && !chunk->is_retired ? chunk->size : 0;

@@ -49,6 +49,7 @@ struct pools {
 	bool is_entered[POOLS_MAX];
 	int n;
 	unsigned n_contexts;
+	bool is_patient; /* threads at the gate wait until the time is up */
 };
 
 static bool fail(struct gp_sleep_result *result, int error, const char *format, ...)
@@ -190,6 +191,11 @@ static bool is_awaited(void *unused)
 	return atomic_load(&n_waiting) != 0;
 }
 
+static bool must_give_way(const struct pools *pools)
+{
+	return !pools->is_patient && is_awaited(NULL);
+}
+
 static bool fail_awaited(struct gp_sleep_result *result)
 {
 	return fail(result, -EBUSY, "busy: the program submits work; try again while it is idle");
@@ -210,7 +216,7 @@ static bool quieten(const struct pools *pools, uint64_t end_ns, struct gp_sleep_
 	while (!gp_submission_is_quiet(&gp_submitted)) {
 		if (gp_submission_is_unseen(&gp_submitted))
 			return fail(result, -ENOTSUP, "work may be submitted past gpupool");
-		if (is_awaited(NULL))
+		if (must_give_way(pools))
 			return fail_awaited(result);
 		if (!left_until(end_ns))
 			return fail(result, -EBUSY,
@@ -218,7 +224,7 @@ static bool quieten(const struct pools *pools, uint64_t end_ns, struct gp_sleep_
 				"longer --timeout");
 		gp_clock_pause(NULL, attempt++);
 	}
-	if (is_awaited(NULL))
+	if (must_give_way(pools))
 		return fail_awaited(result);
 	if (!gp_capture_is_none())
 		return fail(result, -EBUSY, "busy: a stream captures; try again later");
@@ -228,7 +234,7 @@ static bool quieten(const struct pools *pools, uint64_t end_ns, struct gp_sleep_
 	for (attempt = 0; !gp_pool_grace_is_over(pools->pools[0], seq); attempt++) {
 		if (gp_context_is(pools->context, GP_CONTEXT_DEAD | GP_CONTEXT_BROKEN))
 			return fail(result, -EIO, "the context has ended, or an error has made it unusable");
-		if (is_awaited(NULL))
+		if (must_give_way(pools))
 			return fail_awaited(result);
 		if (!left_until(end_ns))
 			return fail(result, -EBUSY,
@@ -508,6 +514,47 @@ bool gp_sleep(uint64_t timeout_ns, struct gp_sleep_result *ret_result)
 		gp_log(GP_LOG_INFO, "asleep: %" PRIu64 " MiB of device memory have gone back to the driver",
 			ret_result->device_bytes / GP_MIB);
 	return is_asleep;
+}
+
+/* The process stays awake: threads at the gate go on once the lock is free. */
+static bool call_quietly(struct pools *pools, uint64_t end_ns,
+	void (*fn)(void *arg, struct gp_pool *const *pools, unsigned n), void *arg, struct gp_sleep_result *result)
+{
+	bool is_quiet;
+	int r;
+
+	if (!is_able(pools, result) || !is_willing(pools, result))
+		return false;
+	gp_submission_close(&gp_submitted);
+	is_quiet = quieten(pools, end_ns, result) && is_willing(pools, result);
+	r = is_quiet ? enter(pools, end_ns) : 0;
+	if (is_quiet && r)
+		is_quiet = fail(result, -EBUSY, "busy: a thread maps, unmaps or exports memory; try again");
+	if (is_quiet)
+		fn(arg, pools->pools, (unsigned)pools->n);
+	leave(pools);
+	gp_submission_open(&gp_submitted);
+	return is_quiet;
+}
+
+bool gp_sleep_quietly(uint64_t timeout_ns, void (*fn)(void *arg, struct gp_pool *const *pools, unsigned n), void *arg,
+	struct gp_sleep_result *ret_result)
+{
+	uint64_t end_ns = deadline(timeout_ns);
+	struct pools pools;
+	int cancel_state;
+	bool is_quiet;
+
+	*ret_result = (struct gp_sleep_result){0};
+	if (!begin(end_ns, &cancel_state))
+		return fail(ret_result, -EBUSY, "busy: another thread moves memory");
+	collect(&pools);
+	pools.is_patient = true;
+	is_quiet = atomic_load(&state) == GP_SLEEP_AWAKE || fail(ret_result, -EBUSY, "the process is asleep");
+	is_quiet = is_quiet && call_quietly(&pools, end_ns, fn, arg, ret_result);
+	put(&pools);
+	end(cancel_state);
+	return is_quiet;
 }
 
 /* Wakes the process, as the only thread. */
