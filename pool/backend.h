@@ -114,6 +114,9 @@ struct gp_spill_ops {
 	 * them. Waits for the GPU for a bounded time. Returns the bytes moved; 0 if nothing has changed.
 	 */
 	uint64_t (*make_room)(void *arg, uint64_t bytes, uint64_t least);
+
+	/* A request begins to ask for room, and has stopped. Meanwhile nothing comes back from the host. */
+	void (*seek)(void *arg, bool is_begin);
 };
 
 /* The news after a pause of a thread that waits for other processes. */

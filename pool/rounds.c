@@ -421,14 +421,16 @@ static uint64_t round_spill(struct gp_rounds *rounds)
 	uint64_t granule = pool->options.granule, need = gp_round_up(rounds->bytes, granule), given = 0, moved;
 
 	give_up_turn(rounds);
+	be->ops->spill->seek(be->arg, true);
 	for (unsigned n = 0; n < GP_SPILL_TRIES; n++) {
-		uint64_t least = n ? need >> (2 * (GP_SPILL_TRIES - 1 - n)) : granule;
+		uint64_t least = n == 0 ? granule : n == 1 ? need / 4 : need;
 
 		moved = be->ops->spill->make_room(be->arg, need, gp_max(least, granule));
 		given += moved;
 		if (!moved || search(rounds) || attempt(rounds) != -ENOMEM)
 			break;
 	}
+	be->ops->spill->seek(be->arg, false);
 	rounds->is_left_out = !given;
 	return given;
 }

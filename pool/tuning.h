@@ -156,10 +156,10 @@
 #define GP_SLEEP_GAP (1 * GP_MIB)
 
 /*
- * Attempts of a request for which memory is moved to the host: for what is missing, for a quarter of the request, and
- * for all of it. No figure.
+ * Attempts of a request for which memory is moved to the host: for what is missing, then for a quarter of the request,
+ * and then for all of it, since other threads take memory meanwhile. No figure.
  */
-#define GP_SPILL_TRIES 3
+#define GP_SPILL_TRIES 8
 
 /* Free blocks that are searched for a well-fitting chunk, before the best so far is taken. No figure. */
 #define GP_FIT_LOOK_AT 64

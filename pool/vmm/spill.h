@@ -27,8 +27,7 @@ struct gp_vm;
  * of those the largest. Returns the bytes that have gone. Moves nothing if the chunks that may move are too few.
  * *ret_error becomes the error that ended it early: -ENOMEM (of the host), GP_E_DEAD, or the driver's error; or 0.
  */
-uint64_t gp_spill_out(
-	struct gp_pool *const *pools, unsigned n_pools, uint64_t bytes, uint64_t most, int *ret_error);
+uint64_t gp_spill_out(struct gp_pool *const *pools, unsigned n_pools, uint64_t bytes, uint64_t most, int *ret_error);
 
 /* Moves chunks of at most these bytes in all back to the device: the cold ones last. As gp_spill_out otherwise. */
 uint64_t gp_spill_in(struct gp_pool *const *pools, unsigned n_pools, uint64_t most, int *ret_error);

@@ -508,7 +508,8 @@ static int device_pool_new(struct gp_context *context, struct gp_pool **ret_pool
 	kind = why_not ? GP_KIND_SPLIT : kind;
 	atomic_store(&context->device->why_kind, why_not);
 	atomic_store(&context->device->kind, kind);
-	gp_spill_note_kind(kind == GP_KIND_VMM);
+	if (gp_spill_why_not(kind))
+		atomic_fetch_or(&context->downgraded, GP_DOWNGRADED_SPILL);
 	return kind == GP_KIND_VMM ? 0 : first_new(context, kind, 2 * GP_MIB, ret_pool);
 }
 

@@ -97,10 +97,10 @@ static CUresult copy_and_wait(struct gp_context *context, uint64_t to, uint64_t 
 
 	if (!r)
 		r = gp_real.cuMemcpyDtoDAsync_v2(to, from, bytes, stream);
-	/* Waits even after an error: the memory may go back only when nothing is copied any more. */
 	if (!r)
 		r = gp_real.cuStreamSynchronize(stream);
-	else
+	/* The memory may go back only when nothing is copied any more. */
+	if (r)
 		(void)gp_real.cuStreamSynchronize(stream);
 	return r;
 }
@@ -128,8 +128,7 @@ static bool spill_is_lost(void *arg, int error)
 
 	if (error > 0 && error < GP_E_FOREIGN)
 		(void)gp_driver_result(context, (CUresult)error);
-	return gp_slow_path_is_any(GP_SLOW_PATH_BYPASS) ||
-	       gp_context_is(context, GP_CONTEXT_DEAD | GP_CONTEXT_BROKEN);
+	return gp_slow_path_is_any(GP_SLOW_PATH_BYPASS) || gp_context_is(context, GP_CONTEXT_DEAD | GP_CONTEXT_BROKEN);
 }
 
 const struct gp_spill_ops gp_spill_backend = {
@@ -138,4 +137,5 @@ const struct gp_spill_ops gp_spill_backend = {
 	.copy = spill_copy,
 	.is_lost = spill_is_lost,
 	.make_room = gp_spill_make_room,
+	.seek = gp_spill_seek,
 };

@@ -18,9 +18,10 @@
 #include "shim/base/own_thread.h"
 #include "shim/base/slow_path.h"
 #include "shim/base/state.h"
-#include "shim/context/capture.h"
+#include "shim/debug/debug.h"
 #include "shim/driver/submit.h"
 #include "shim/reclaim/reclaim.h"
+#include "shim/record/record.h"
 #include "sleep.h"
 
 #define MS UINT64_C(1000000)
@@ -46,8 +47,9 @@
 /* This part of the device must stay free. */
 enum { ROOM_SHARE = 64 };
 
-static _Atomic bool is_watched;   /* the thread that brings memory back runs */
-static _Atomic bool has_begun;    /* the log has said that memory went to the host */
+static _Atomic unsigned n_seeking; /* allocations that are short: what has gone for them must not come back */
+static _Atomic bool is_watched;    /* the thread that brings memory back runs */
+static _Atomic bool has_begun;     /* the log has said that memory went to the host */
 static _Atomic uint64_t since_ns, out_bytes, back_bytes, moving_ns, n_refusals;
 static _Atomic uint64_t went_ns, came_ns, refused_ns; /* when memory last went, came back, or could not go */
 static _Atomic uint64_t calm_ns = CALM_NS;
@@ -89,8 +91,8 @@ static void move_in(void *arg, struct gp_pool *const *pools, unsigned n)
 }
 
 /* Moves, with the gate closed. Returns false with the reason if that could not begin. */
-static bool run(struct order *order, void (*fn)(void *arg, struct gp_pool *const *pools, unsigned n),
-	uint64_t wait_ns, struct gp_sleep_result *result)
+static bool run(struct order *order, void (*fn)(void *arg, struct gp_pool *const *pools, unsigned n), uint64_t wait_ns,
+	struct gp_sleep_result *result)
 {
 	uint64_t start_ns = now();
 	bool is_done = gp_sleep_quietly(wait_ns, fn, order, result);
@@ -149,10 +151,10 @@ static uint64_t wait_for_out(void)
 static void refuse(const char *why)
 {
 	static _Atomic bool is_logged;
+	enum gp_log_level level = atomic_exchange(&is_logged, true) ? GP_LOG_INFO : GP_LOG_WARN;
 
 	atomic_fetch_add(&n_refusals, 1);
-	gp_log(atomic_exchange(&is_logged, true) ? GP_LOG_INFO : GP_LOG_WARN,
-		"GPUPOOL_SPILL: no memory was moved to the host: %s", why);
+	gp_log(level, "GPUPOOL_SPILL: no memory was moved to the host: %s", why);
 }
 
 static const char *why_not_moved(const struct order *order, uint64_t bound)
@@ -187,6 +189,11 @@ uint64_t gp_spill_make_room(void *arg, uint64_t bytes, uint64_t least)
 	else
 		refuse(why_not_moved(&order, bound));
 	return order.moved_bytes;
+}
+
+void gp_spill_seek(void *context, bool is_begin)
+{
+	atomic_fetch_add(&n_seeking, is_begin ? 1u : -1u);
 }
 
 /* What the process holds on a device, and what it could have there. */
@@ -227,7 +234,7 @@ static uint64_t room_for(const struct room *room, uint64_t *ret_lacking)
 	uint64_t left = gp_budget_left_of_all(&room->context->device->budget);
 
 	*ret_lacking = 0;
-	if (available == UINT64_MAX || gp_reclaim_is_wanted(room->context))
+	if (atomic_load(&n_seeking) || available == UINT64_MAX || gp_reclaim_is_wanted(room->context))
 		return 0;
 	kept = gp_max(room->context->device->total_bytes / ROOM_SHARE, gp_state.config.reserve_bytes);
 	kept = gp_min(kept, room->context->device->total_bytes / 4);
@@ -249,6 +256,11 @@ static void give_back(void *unused, struct gp_pool *pool)
 	(void)gp_pool_reclaim(pool);
 }
 
+static void give_back_all(void *unused, struct gp_context *context)
+{
+	gp_context_each_pool(context, give_back, NULL);
+}
+
 /* Brings back at most these bytes, in one part. Returns the bytes. */
 static uint64_t bring_part(struct room *room, uint64_t most, uint64_t lacking)
 {
@@ -256,7 +268,7 @@ static uint64_t bring_part(struct room *room, uint64_t most, uint64_t lacking)
 	struct gp_sleep_result result;
 
 	if (lacking)
-		gp_context_each_pool(room->context, give_back, NULL);
+		give_back_all(NULL, room->context);
 	if (!run(&order, move_in, IN_WAIT_NS, &result))
 		return 0;
 	if (order.moved_bytes) {
@@ -341,12 +353,19 @@ bool gp_spill_settle(CUdeviceptr ptr)
 	/* The gate closes only while there is no visit. */
 	gp_submit_end_visit();
 	is_quiet = run(&order, move_in, IN_WAIT_ASK, &result);
+	if (is_quiet && order.error == -ENOMEM) {
+		gp_context_each(give_back_all, NULL);
+		order.error = 0;
+		is_quiet = run(&order, move_in, IN_WAIT_ASK, &result);
+	}
 	gp_submit_visit();
 	if (is_quiet && !gp_spill_has(&gp_state.device_map, ptr))
 		return true;
 	gp_log(GP_LOG_WARN,
 		"memory that GPUPOOL_SPILL has moved to the host cannot be exported, and did not come back: %s",
-		!is_quiet ? result.why : order.error == -ENOMEM ? "short of device memory" : "the driver refused a call");
+		!is_quiet                ? result.why
+		: order.error == -ENOMEM ? "short of device memory"
+					 : "the driver refused a call");
 	return false;
 }
 
@@ -369,18 +388,30 @@ struct gp_spill_status gp_spill_status(void)
 	};
 }
 
-void gp_spill_note_kind(bool is_mapped)
+const char *gp_spill_why_not(enum gp_kind kind)
+{
+	if (!gp_state.config.spill_bytes)
+		return NULL;
+	if (kind != GP_KIND_VMM)
+		return "only memory of the pool type vmm can move to the host; start the program with GPUPOOL_POOL=vmm";
+	if (gp_debug_is_on())
+		return "GPUPOOL_DEBUG watches the memory; start the program without it";
+	return gp_record_is_on() ? "GPUPOOL_RECORD is on; start the program without it" : NULL;
+}
+
+void gp_spill_log_no_effect(const struct gp_context *context)
 {
 	static _Atomic bool is_logged;
+	const char *why_not = gp_spill_why_not(atomic_load(&context->device->kind));
 
-	if (gp_state.config.spill_bytes && !is_mapped && !atomic_exchange(&is_logged, true))
-		gp_log(GP_LOG_WARN, "GPUPOOL_SPILL has no effect: only memory of the pool type vmm can move to the "
-				    "host; start the program with GPUPOOL_POOL=vmm");
+	if (why_not && !atomic_exchange(&is_logged, true))
+		gp_log(GP_LOG_WARN, "GPUPOOL_SPILL has no effect: %s", why_not);
 }
 
 /* The child's calls go to the driver. */
 static void reset_in_child(void)
 {
+	atomic_store(&n_seeking, 0);
 	atomic_store(&is_watched, false);
 	atomic_store(&has_begun, false);
 	atomic_store(&since_ns, 0);

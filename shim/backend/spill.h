@@ -10,19 +10,21 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shim/driver/cuda_abi.h"
+#include "shim/context/context.h"
 
 struct gp_spill_status {
-	uint64_t host_bytes;  /* of the host, that are mapped in place of device memory */
-	uint64_t since_ns;    /* since memory went to the host; 0: none is there */
-	uint64_t out_bytes;   /* that went in all */
-	uint64_t back_bytes;  /* that came back */
-	uint64_t moving_ns;   /* time in which the program could not submit work, since memory moved */
-	uint64_t n_refusals;  /* times that none could be moved for an allocation that was short */
+	uint64_t host_bytes; /* of the host, that are mapped in place of device memory */
+	uint64_t since_ns;   /* since memory went to the host; 0: none is there */
+	uint64_t out_bytes;  /* that went in all */
+	uint64_t back_bytes; /* that came back */
+	uint64_t moving_ns;  /* time in which the program could not submit work, since memory moved */
+	uint64_t n_refusals; /* times that none could be moved for an allocation that was short */
 };
 
-/* make_room of struct gp_spill_ops. */
+/* Functions of struct gp_spill_ops. */
 uint64_t gp_spill_make_room(void *context, uint64_t bytes, uint64_t least);
+
+void gp_spill_seek(void *context, bool is_begin);
 
 /*
  * Brings back what there is room for, without waiting for a time of calm. For a thread of the program, or of the
@@ -44,8 +46,11 @@ void gp_spill_note_end(void);
 
 struct gp_spill_status gp_spill_status(void);
 
-/* Logs once that the setting has no effect with this pool type. */
-void gp_spill_note_kind(bool is_mapped);
+/* Returns why the setting has no effect on pools of this kind. NULL: it has, or is not set. */
+const char *gp_spill_why_not(enum gp_kind kind);
+
+/* Logs once why it has none in this context. */
+void gp_spill_log_no_effect(const struct gp_context *context);
 
 /* To be called before there is a context. */
 void gp_spill_start(void);

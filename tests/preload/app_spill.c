@@ -149,7 +149,8 @@ static CUdeviceptr spilled_block(void)
 
 static void queries(void)
 {
-	int type = 0, ordinal = -1, attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_HOST_POINTER};
+	int type = 0, ordinal = -1,
+	    attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_HOST_POINTER};
 	unsigned is_managed = 9;
 	void *host = NULL, *values[] = {&type, &host};
 	size_t before = 0, now = 0, total = 0;
@@ -215,17 +216,22 @@ static void graph(void)
 	app_report_driver();
 }
 
-/* While a kernel runs for longer than an allocation waits, or a stream captures, the allocation fails. */
+/* While a kernel does not end, or a stream captures, the allocation fails. */
 static void busy(void)
 {
 	CUstream stream;
 	CUgraph captured;
+	uint32_t *flag;
 
 	make_blocks();
 	APP_MUST(cuCtxSynchronize());
 	stream = app_stream();
-	app_spin(stream, 60000 * MS);
+	APP_MUST(cuMemHostAlloc((void **)&flag, 4096, 0));
+	*flag = 0;
+	app_spin_until(stream, flag, 1);
 	(void)ask_for_more();
+	app_fact("host bytes", host_bytes());
+	*(volatile uint32_t *)flag = 1;
 	APP_MUST(cuCtxSynchronize());
 	APP_MUST(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
 	(void)ask_for_more();
@@ -334,7 +340,10 @@ static void exports(void)
 	app_result("export", cuIpcGetMemHandle(&handle, ptr));
 	app_fact("host bytes of the exported block", host_bytes_of(ptr, size));
 	check();
-	app_result("after the export", cuMemAlloc_v2(&more, 2 * more_size));
+	app_fact("host bytes", host_bytes());
+	/* Of a process that has exported memory, none moves any more. */
+	(void)ask_for_more();
+	app_result("far too much", cuMemAlloc_v2(&ptr, 2 * more_size));
 	check();
 }
 
@@ -385,7 +394,7 @@ static void *work(void *arg)
 		unsigned which = app_random(&state) % N_OWN, action = app_random(&state) % 8;
 
 		if (!own[which]) {
-			own_sizes[which] = MIB * (1 + (size_t)app_random(&state) % 12);
+			own_sizes[which] = MIB * (1 + (size_t)app_random(&state) % 24);
 			if (cuMemAlloc_v2(&own[which], own_sizes[which])) {
 				own[which] = 0;
 				atomic_fetch_add(&n_short, 1);
