@@ -10,6 +10,8 @@
 #include "chunk.h"
 #include "pool/pool_query.h"
 
+enum { UNMAPS_MAX = 3 };
+
 /* A range that the program named as cold, while its block has that serial number. */
 struct cold {
 	struct gp_list link;
@@ -75,9 +77,22 @@ static void give(struct gp_pool *pool, uint64_t bytes, bool is_out, uint64_t han
 	gp_budget_uncharge(pool->options.budget, bytes);
 }
 
+/* The driver has no reason to refuse this, so a refusal may pass. */
+static int unmap_spare(struct gp_pool *pool, uint64_t addr, uint64_t bytes)
+{
+	const struct gp_backend *be = gp_pool_backend(pool);
+	int r = be->ops->mapping->unmap(be->arg, addr, bytes);
+
+	for (unsigned attempt = 0; r && attempt < UNMAPS_MAX; attempt++) {
+		be->ops->pause(be->arg, attempt);
+		r = be->ops->mapping->unmap(be->arg, addr, bytes);
+	}
+	return r;
+}
+
 /*
  * Copies the content of a chunk into new memory, which is mapped at spare addresses for that time. If the driver does
- * not unmap it there, these addresses are lost, and the new memory goes with them.
+ * not unmap it there, these addresses are lost, and the new memory with them.
  */
 static int copy_content(struct gp_pool *pool, const struct gp_chunk *chunk, uint64_t handle)
 {
@@ -93,7 +108,7 @@ static int copy_content(struct gp_pool *pool, const struct gp_chunk *chunk, uint
 	if (!r)
 		r = ops_of(pool)->copy(arg_of(pool), addr, chunk->addr, chunk->size);
 	if (is_mapped)
-		undone = mapping->unmap(arg_of(pool), addr, chunk->size);
+		undone = unmap_spare(pool, addr, chunk->size);
 	if (!undone)
 		mapping->address_free(arg_of(pool), addr, chunk->size);
 	return r ? r : undone;

@@ -282,6 +282,22 @@ static void cold(void)
 	check();
 }
 
+/* The memory of a region that a rule names goes first. */
+static void region(void)
+{
+	make_blocks();
+	APP_MUST(cuMemFree_v2(blocks[5]));
+	(void)gpupool_reclaim(GPUPOOL_ALL_DEVICES);
+	app_say("entered", "%d", gpupool_region_begin("moments") == 0);
+	blocks[5] = app_alloc(size);
+	app_say("left", "%d", gpupool_region_end() == 0);
+	app_fill(NULL, blocks[5], size, 105);
+	(void)ask_for_more();
+	app_fact("host bytes", host_bytes());
+	app_fact("host bytes of the cold block", host_bytes_of(blocks[5], size));
+	check();
+}
+
 /* Memory that is in host memory stays there while the process is asleep. */
 static void sleeps(void)
 {
@@ -462,6 +478,7 @@ const struct app_scenario app_scenarios[] = {
 	{"busy", busy, 0},
 	{"faulty", faulty, 0},
 	{"cold", cold, 0},
+	{"region", region, 0},
 	{"sleeps", sleeps, 0},
 	{"forks", forks, 0},
 	{"exports", exports, 0},

@@ -151,17 +151,12 @@ static const struct {
 	{"APP_FAULT_OUT=cuMemCreate 3 2", "A=", false, true},
 	{"APP_FAULT_OUT=cuMemcpyDtoDAsync_v2 1 999", "A=", false, true},
 	{"APP_FAULT_OUT=cuMemAddressReserve 1 2", "A=", false, true},
-	{"APP_FAULT_OUT=cuMemMap 1 2", "A=", false, true},
 	{"APP_FAULT_OUT=cuMemMap 2 999", "A=", false, true},
-	{"APP_FAULT_OUT=cuMemSetAccess 1 999", "A=", false, true},
 	{"APP_FAULT_OUT=cuMemSetAccess 2 999", "A=", false, true},
-	{"APP_FAULT_OUT=cuMemUnmap 1 999", "A=", false, true},
 	{"APP_FAULT_OUT=cuMemUnmap 2 999", "A=", false, true},
 	{"A=", "APP_FAULT_BACK=cuMemCreate 1 2", true, false},
 	{"A=", "APP_FAULT_BACK=cuMemcpyDtoDAsync_v2 1 999", true, false},
-	{"A=", "APP_FAULT_BACK=cuMemMap 1 2", true, false},
 	{"A=", "APP_FAULT_BACK=cuMemMap 2 999", true, false},
-	{"A=", "APP_FAULT_BACK=cuMemSetAccess 2 999", true, false},
 	{"A=", "APP_FAULT_BACK=cuStreamSynchronize 1 999", true, false},
 };
 
@@ -185,6 +180,18 @@ START_TEST(memory_that_the_program_names_as_cold_goes_first)
 	play_spill("cold", spilling, NULL);
 	is_right();
 	ck_assert_msg(strstr(play_out, "cold: 1\nnone of gpupool's: 1\npast the end: 1\nmore: 0\n"), "%s", play_out);
+	ck_assert_uint_gt(play_fact("host bytes"), 0);
+	ck_assert_uint_eq(play_fact("host bytes"), play_fact("host bytes of the cold block"));
+}
+END_TEST
+
+START_TEST(the_memory_of_a_region_that_a_rule_names_as_cold_goes_first)
+{
+	const char *env[] = {"GPUPOOL_REGIONS=cold=mom*", VMM, SPILL, GPU, NULL};
+
+	play_spill("region", env, NULL);
+	is_right();
+	ck_assert_ptr_nonnull(strstr(play_out, "entered: 1\nleft: 1\nmore: 0\n"));
 	ck_assert_uint_gt(play_fact("host bytes"), 0);
 	ck_assert_uint_eq(play_fact("host bytes"), play_fact("host bytes of the cold block"));
 }
@@ -273,6 +280,7 @@ static void add(TCase *tc)
 		a_call_that_the_driver_refuses_leaves_memory_on_the_device_or_in_the_host_and_never_wrong, 0,
 		LENGTH(faults));
 	tcase_add_test(tc, memory_that_the_program_names_as_cold_goes_first);
+	tcase_add_test(tc, the_memory_of_a_region_that_a_rule_names_as_cold_goes_first);
 	tcase_add_test(tc, memory_in_the_host_stays_there_while_the_process_is_asleep);
 	tcase_add_test(tc, a_child_fails_as_without_the_library_and_the_parent_gets_its_memory_back);
 	tcase_add_test(tc, a_block_in_the_host_comes_back_before_it_is_exported_or_the_export_fails);

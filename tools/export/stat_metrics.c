@@ -98,6 +98,8 @@ static const struct metric start_metric = {
 /* The members of a device, and of pinned memory, that are collected without --collect=all. */
 static const char *const basic_members[] = {
 	"used_bytes", "cached_bytes", "total_bytes", "peak_total_bytes", "limit_bytes", "hits", "misses", "ooms"};
+/* The same, of the devices on which it is not 0. */
+static const char *const rare_members[] = {"spilled_bytes"};
 static const char *const basic_pinned_members[] = {"used_bytes", "total_bytes"};
 
 /* The members that are the same for all processes on a device. */
@@ -291,7 +293,7 @@ static size_t count_series(const json_t *reply, bool is_all)
 		n_regions += count_bounded(device, "by_region", REGIONS_MAX);
 	}
 	if (!is_all)
-		return n_memories * LENGTH(basic_members);
+		return n_memories * (LENGTH(basic_members) + LENGTH(rare_members));
 	return n_memories * sizeof(metrics) / sizeof(*metrics) +
 	       n_rounds * sizeof(round_metrics) / sizeof(*round_metrics) +
 	       n_steps * sizeof(step_metrics) / sizeof(*step_metrics) +
@@ -402,6 +404,26 @@ static void write_member(const struct writer *w, const struct metric *m, const j
 		return;
 	snprintf(braced, sizeof(braced), "{%.*s}", LABELS_MAX - 1, labels);
 	write_sample(w, m, braced, value);
+}
+
+static void write_member_but_0(const struct writer *w, const struct metric *m, const json_t *memory, const char *labels)
+{
+	if (stat_reply_u64_or_0(memory, m->member))
+		write_member(w, m, memory, labels);
+}
+
+/* True if the member is not 0 on any device. */
+static bool is_any(const struct writer *w, const struct metric *m)
+{
+	for (size_t at = 0; at < w->n_processes; at++) {
+		const json_t *devices = json_object_get(w->processes[at].answer, "devices"), *device;
+		size_t i;
+
+		json_array_foreach(devices, i, device)
+			if (!w->processes[at].is_cut && stat_reply_u64_or_0(device, m->member))
+				return true;
+	}
+	return false;
 }
 
 /* Returns true if the name of a round is a word that no round before it has. */
@@ -714,6 +736,10 @@ static void write_basic(const struct writer *w)
 		if (is_among(m->member, basic_members, LENGTH(basic_members))) {
 			begin_family(w, m);
 			each_device(w, m, write_member);
+		}
+		if (is_among(m->member, rare_members, LENGTH(rare_members)) && is_any(w, m)) {
+			begin_family(w, m);
+			each_device(w, m, write_member_but_0);
 		}
 		if (is_among(m->member, basic_pinned_members, LENGTH(basic_pinned_members)))
 			write_pinned(w, m, write_member);
