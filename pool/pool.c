@@ -160,7 +160,7 @@ void gp_pool_drop(struct gp_pool *pool)
 		gp_addrmap_remove_segment(pool->options.map, segment);
 		gp_list_remove(link);
 	}
-	/* What was spilled is not charged. */
+	/* Spilled memory is not charged. */
 	bytes = pool->stats.total_bytes - pool->stats.spilled_bytes;
 	pool->stats.spilled_bytes = 0;
 	pool->stats.used_bytes = pool->stats.requested_bytes = pool->stats.cached_bytes = 0;

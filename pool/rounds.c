@@ -411,8 +411,8 @@ static uint64_t round_wait(struct gp_rounds *rounds)
 }
 
 /*
- * What the driver and the limits lack may be less than the request, and another thread may take what was moved for this
- * one. So more is moved at each attempt.
+ * Less than the whole request may be missing, and another thread may take the memory that was moved for this one. So
+ * each attempt moves more.
  */
 static uint64_t round_spill(struct gp_rounds *rounds)
 {

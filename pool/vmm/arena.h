@@ -39,7 +39,7 @@ enum { GP_ARENA_SMALL, GP_ARENA_LARGE, GP_N_ARENAS };
 struct gp_vm {
 	struct gp_arena arenas[GP_N_ARENAS];
 	struct gp_list chunks;
-	struct gp_list cold;     /* ranges that the program named as cold (spill.c) */
+	struct gp_list cold;     /* cold ranges (cold.h) */
 	bool is_cold;            /* all of it is */
 	struct gp_list exported; /* cached blocks in retired chunks, while their memory may go back */
 	unsigned n_busy;         /* threads that map or unmap */

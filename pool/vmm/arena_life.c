@@ -13,8 +13,8 @@
 #include "pool/pool.h"
 #include "chunk.h"
 #include "arena_life.h"
+#include "cold.h"
 #include "saved.h"
-#include "spill.h"
 #include "pool/tuning.h"
 
 static const struct gp_mapping_ops *mapping_of(const struct gp_pool *pool)
@@ -122,7 +122,8 @@ void gp_arena_close(struct gp_pool *pool)
 		free(gp_container_of(link, struct gp_chunk, link));
 	for (int i = 0; i < GP_N_ARENAS; i++)
 		free(vm->arenas[i].granules);
-	gp_spill_forget_cold(vm);
+	gp_list_each_safe(link, tmp, &vm->cold)
+		free(gp_container_of(link, struct gp_cold, link));
 	free(vm);
 }
 

@@ -18,7 +18,6 @@
 #include "chunk.h"
 #include "fit.h"
 #include "arena_life.h"
-#include "spill.h"
 #include "pool/segment.h"
 
 static const struct gp_mapping_ops *mapping_of(const struct gp_backend *be)
@@ -98,6 +97,19 @@ int gp_chunk_create(struct gp_pool *pool, uint64_t bytes, struct gp_chunk **ret_
 	return 0;
 }
 
+/* Takes a spilled chunk off the books, which was not charged. */
+static void note_release_of_host(struct gp_pool *pool, uint64_t bytes)
+{
+	gp_mutex_lock(&pool->lock);
+	/* gp_pool_drop has taken it off the books otherwise. */
+	if (!gp_flag_is_set(&pool->dead)) {
+		pool->stats.returning_bytes -= bytes;
+		pool->stats.total_bytes -= bytes;
+		pool->stats.spilled_bytes -= bytes;
+	}
+	gp_mutex_unlock(&pool->lock);
+}
+
 void gp_chunk_give_back(struct gp_pool *pool, struct gp_chunk *chunk)
 {
 	uint64_t bytes = chunk->size, start_ns = gp_pool_now_ns(pool);
@@ -106,7 +118,7 @@ void gp_chunk_give_back(struct gp_pool *pool, struct gp_chunk *chunk)
 	release(pool, chunk);
 	gp_segment_count_release(pool, start_ns);
 	if (is_spilled)
-		gp_spill_note_release(pool, bytes);
+		note_release_of_host(pool, bytes);
 	else
 		gp_segment_note_arrival(pool, bytes, 0);
 }

@@ -136,7 +136,7 @@ int gp_pool_sleep_survey(struct gp_pool *pool, struct gp_sleep_bytes *ret_bytes)
 		struct gp_chunk *chunk = chunk_of(link);
 		int r;
 
-		/* What was spilled is in host memory as it is. */
+		/* Spilled memory has no device memory. */
 		if (chunk->is_asleep || chunk->is_spilled)
 			continue;
 		bytes.shared_bytes += chunk->is_retired ? chunk->size : 0;

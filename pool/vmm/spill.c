@@ -8,15 +8,10 @@
 
 #include "arena.h"
 #include "chunk.h"
+#include "cold.h"
 #include "pool/pool_query.h"
 
 enum { UNMAPS_MAX = 3 };
-
-/* A range that the program named as cold, while its block has that serial number. */
-struct cold {
-	struct gp_list link;
-	uint64_t addr, bytes, serial;
-};
 
 /* A chunk that may move. */
 struct piece {
@@ -205,50 +200,19 @@ static bool may_move(const struct gp_chunk *chunk, bool is_out)
 	       !chunk->is_retired && !chunk->n_pins;
 }
 
-static bool is_current_locked(struct gp_pool *pool, const struct cold *cold)
-{
-	const struct gp_block *b = gp_pool_block_at_locked(pool, cold->addr);
-
-	return b && gp_block_state(b) == GP_BLOCK_USED &&
-	       atomic_load_explicit(&b->serial, memory_order_relaxed) == cold->serial;
-}
-
-static uint64_t overlap(uint64_t a, uint64_t a_bytes, uint64_t b, uint64_t b_bytes)
-{
-	uint64_t from = gp_max(a, b), to = gp_min(a + a_bytes, b + b_bytes);
-
-	return to > from ? to - from : 0;
-}
-
 /* Returns the bytes of a chunk that are not free. */
 static uint64_t content_locked(const struct gp_pool *pool, const struct gp_chunk *chunk)
 {
 	const struct gp_block *b = gp_arena_block_of_locked(pool, chunk);
 	uint64_t bytes = 0;
 
-	for (; b && b->addr < chunk->addr + chunk->size; b = b->next)
+	for (; b && b->addr < chunk->addr + chunk->size; b = b->next) {
+		uint64_t from = gp_max(b->addr, chunk->addr), to = gp_min(b->addr + b->size, chunk->addr + chunk->size);
+
 		if (gp_block_state(b) != GP_BLOCK_CACHED)
-			bytes += overlap(b->addr, b->size, chunk->addr, chunk->size);
-	return bytes;
-}
-
-/* True if at least half of what the chunk contains is cold. */
-static bool is_cold_locked(struct gp_pool *pool, const struct gp_chunk *chunk, uint64_t content)
-{
-	const struct gp_vm *vm = pool->cache.vm;
-	struct gp_list *link;
-	uint64_t bytes = 0;
-
-	if (vm->is_cold)
-		return true;
-	gp_list_each(link, &vm->cold) {
-		const struct cold *cold = gp_container_of(link, struct cold, link);
-		uint64_t n = overlap(cold->addr, cold->bytes, chunk->addr, chunk->size);
-
-		if (n && is_current_locked(pool, cold))
-			bytes += n;
+			bytes += to - from;
 	}
-	return bytes && bytes >= content / 2;
+	return bytes;
 }
 
 static unsigned count_chunks(struct gp_pool *pool)
@@ -276,7 +240,7 @@ static void list_pool(struct pieces *pieces, struct gp_pool *pool, bool is_out)
 		content = content_locked(pool, chunk);
 		if (!content && is_out)
 			continue;
-		pieces->list[pieces->n++] = (struct piece){pool, chunk, is_cold_locked(pool, chunk, content)};
+		pieces->list[pieces->n++] = (struct piece){pool, chunk, gp_cold_is_locked(pool, chunk, content)};
 		pieces->bytes += chunk->size;
 	}
 	gp_mutex_unlock(&pool->lock);
@@ -331,7 +295,7 @@ static struct piece *next_out(const struct pieces *pieces, uint64_t wanted, uint
 static uint64_t plan_out(const struct pieces *pieces, uint64_t bytes, uint64_t most)
 {
 	struct pieces left = *pieces;
-	uint64_t gone = 0;
+	uint64_t moved = 0;
 	struct piece *piece;
 
 	left.list = malloc((pieces->n + 1) * sizeof(*left.list));
@@ -339,18 +303,18 @@ static uint64_t plan_out(const struct pieces *pieces, uint64_t bytes, uint64_t m
 		return 0;
 	for (unsigned i = 0; i < pieces->n; i++)
 		left.list[i] = pieces->list[i];
-	while (gone < bytes && (piece = next_out(&left, bytes - gone, most - gone))) {
-		gone += piece->chunk->size;
+	while (moved < bytes && (piece = next_out(&left, bytes - moved, most - moved))) {
+		moved += piece->chunk->size;
 		piece->chunk = NULL;
 	}
 	free(left.list);
-	return gone;
+	return moved;
 }
 
 uint64_t gp_spill_out(struct gp_pool *const *pools, unsigned n_pools, uint64_t bytes, uint64_t most, int *ret_error)
 {
 	struct pieces pieces;
-	uint64_t gone = 0;
+	uint64_t moved = 0;
 	struct piece *piece;
 	int r = 0;
 
@@ -359,16 +323,16 @@ uint64_t gp_spill_out(struct gp_pool *const *pools, unsigned n_pools, uint64_t b
 		return 0;
 	if (pieces.bytes < bytes || plan_out(&pieces, bytes, most) < bytes)
 		pieces.n = 0;
-	while (!r && gone < bytes && (piece = next_out(&pieces, bytes - gone, most - gone))) {
+	while (!r && moved < bytes && (piece = next_out(&pieces, bytes - moved, most - moved))) {
 		uint64_t size = piece->chunk->size;
 
 		r = move(piece->pool, piece->chunk, true);
-		gone += r ? 0 : size;
+		moved += r ? 0 : size;
 		piece->chunk = NULL;
 	}
 	free(pieces.list);
-	*ret_error = gone < bytes && !r ? -ENOMEM : r;
-	return gone;
+	*ret_error = moved < bytes && !r ? -ENOMEM : r;
+	return moved;
 }
 
 uint64_t gp_spill_in(struct gp_pool *const *pools, unsigned n_pools, uint64_t most, int *ret_error)
@@ -466,86 +430,4 @@ bool gp_spill_is_at(struct gp_addrmap *map, uint64_t addr)
 	gp_mutex_unlock(&pool->lock);
 	gp_pool_put(pool);
 	return is_spilled;
-}
-
-/* Drops the ranges whose blocks were freed, and those that the new one covers. */
-static void prune_locked(struct gp_pool *pool, uint64_t addr, uint64_t bytes)
-{
-	struct gp_list *link, *tmp;
-
-	gp_list_each_safe(link, tmp, &pool->cache.vm->cold) {
-		struct cold *cold = gp_container_of(link, struct cold, link);
-
-		if (is_current_locked(pool, cold) && overlap(addr, bytes, cold->addr, cold->bytes) < cold->bytes)
-			continue;
-		gp_list_remove(link);
-		free(cold);
-	}
-}
-
-static int note_cold_locked(struct gp_pool *pool, uint64_t addr, uint64_t bytes, struct cold *cold)
-{
-	const struct gp_block *b = gp_flag_is_set(&pool->dead) ? NULL : gp_pool_block_at_locked(pool, addr);
-	uint64_t left;
-
-	if (!b || gp_block_state(b) != GP_BLOCK_USED)
-		return GP_E_FOREIGN;
-	left = b->addr + b->size - addr;
-	if (bytes > left)
-		return GP_E_FOREIGN;
-	if (!b->segment->arena)
-		return -ENOTSUP;
-	*cold = (struct cold){
-		.addr = addr,
-		.bytes = bytes ? bytes : left,
-		.serial = atomic_load_explicit(&b->serial, memory_order_relaxed),
-	};
-	prune_locked(pool, cold->addr, cold->bytes);
-	gp_list_append(&pool->cache.vm->cold, &cold->link);
-	return 0;
-}
-
-int gp_spill_note_cold(struct gp_addrmap *map, uint64_t addr, uint64_t bytes)
-{
-	struct gp_pool *pool = gp_addrmap_pool_of(map, addr);
-	struct cold *cold = malloc(sizeof(*cold));
-	int r = cold ? GP_E_FOREIGN : -ENOMEM;
-
-	if (pool && cold) {
-		gp_mutex_lock(&pool->lock);
-		r = note_cold_locked(pool, addr, bytes, cold);
-		gp_mutex_unlock(&pool->lock);
-	}
-	if (r)
-		free(cold);
-	gp_pool_put(pool);
-	return r;
-}
-
-void gp_spill_set_cold(struct gp_pool *pool, bool is_cold)
-{
-	gp_mutex_lock(&pool->lock);
-	if (pool->options.kind == GP_KIND_VMM && pool->cache.vm)
-		pool->cache.vm->is_cold = is_cold;
-	gp_mutex_unlock(&pool->lock);
-}
-
-void gp_spill_note_release(struct gp_pool *pool, uint64_t bytes)
-{
-	gp_mutex_lock(&pool->lock);
-	/* gp_pool_drop has taken it off the books otherwise. */
-	if (!gp_flag_is_set(&pool->dead)) {
-		pool->stats.returning_bytes -= bytes;
-		pool->stats.total_bytes -= bytes;
-		pool->stats.spilled_bytes -= bytes;
-	}
-	gp_mutex_unlock(&pool->lock);
-}
-
-void gp_spill_forget_cold(struct gp_vm *vm)
-{
-	struct gp_list *link, *tmp;
-
-	gp_list_each_safe(link, tmp, &vm->cold)
-		free(gp_container_of(link, struct cold, link));
 }

@@ -20,11 +20,9 @@
 
 #include "pool/pool.h"
 
-struct gp_vm;
-
 /*
- * Moves chunks to the host, until at least `bytes` bytes have gone, but at most `most` bytes: the cold ones first, and
- * of those the largest. Returns the bytes that have gone. Moves nothing if the chunks that may move are too few.
+ * Moves chunks to the host: at least `bytes` bytes, but at most `most` bytes, the cold chunks first, and of those the
+ * largest. Returns the bytes that were moved. Moves nothing if the chunks that may move are too few.
  * *ret_error becomes the error that ended it early: -ENOMEM (of the host), GP_E_DEAD, or the driver's error; or 0.
  */
 uint64_t gp_spill_out(struct gp_pool *const *pools, unsigned n_pools, uint64_t bytes, uint64_t most, int *ret_error);
@@ -40,19 +38,3 @@ bool gp_spill_has(struct gp_addrmap *map, uint64_t addr);
 
 /* True if this byte lies in a spilled chunk; likewise. */
 bool gp_spill_is_at(struct gp_addrmap *map, uint64_t addr);
-
-/*
- * Notes that the program will seldom use these bytes of a block that it holds, for as long as it holds it; 0 bytes:
- * up to the block's end. 0, GP_E_FOREIGN if they do not lie in a block in use, -ENOTSUP if the pool is of another kind,
- * or -ENOMEM.
- */
-int gp_spill_note_cold(struct gp_addrmap *map, uint64_t addr, uint64_t bytes);
-
-/* The same for all memory of a pool, now and later. */
-void gp_spill_set_cold(struct gp_pool *pool, bool is_cold);
-
-/* Takes a spilled chunk that has gone back to the host off the books. */
-void gp_spill_note_release(struct gp_pool *pool, uint64_t bytes);
-
-/* Frees the list of cold ranges. */
-void gp_spill_forget_cold(struct gp_vm *vm);

@@ -27,7 +27,10 @@
 #define MS UINT64_C(1000000)
 #define S  (1000 * MS)
 
-/* An allocation waits this long for the GPU. For a while after it has waited in vain, others hardly wait. */
+/*
+ * An allocation waits this long for the GPU. After it has waited without success, other allocations hardly wait for a
+ * while.
+ */
 #define OUT_WAIT_NS       (1 * S)
 #define OUT_WAIT_AGAIN_NS (10 * MS)
 #define OUT_AGAIN_NS      (10 * S)
@@ -47,7 +50,7 @@
 /* This part of the device must stay free. */
 enum { ROOM_SHARE = 64 };
 
-static _Atomic unsigned n_seeking; /* allocations that are short: what has gone for them must not come back */
+static _Atomic unsigned n_seeking; /* allocations that are short: nothing comes back meanwhile */
 static _Atomic bool is_watched;    /* the thread that brings memory back runs */
 static _Atomic bool has_begun;     /* the log has said that memory went to the host */
 static _Atomic uint64_t since_ns, out_bytes, back_bytes, moving_ns, n_refusals;
@@ -59,7 +62,7 @@ static uint64_t now(void)
 	return gp_clock_now_ns(NULL);
 }
 
-/* What a move of several pools is to do. */
+/* An order to move memory of several pools. */
 struct order {
 	uint64_t bytes, least, most; /* out: as make_room, and the most that may go; in: the most that may come */
 	CUdeviceptr block;           /* in: only this block; or 0 */
@@ -196,7 +199,7 @@ void gp_spill_seek(void *context, bool is_begin)
 	atomic_fetch_add(&n_seeking, is_begin ? 1u : -1u);
 }
 
-/* What the process holds on a device, and what it could have there. */
+/* The memory that the process holds on a device. */
 struct room {
 	struct gp_context *context; /* the first one; a process with more does not spill */
 	uint64_t used_bytes, total_bytes, spilled_bytes, unused_bytes;

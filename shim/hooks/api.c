@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "pool/pool_control.h"
-#include "pool/vmm/spill.h"
+#include "pool/vmm/cold.h"
 #include "shim/backend/sleep.h"
 #include "shim/backend/spill.h"
 #include "shim/base/log.h"
@@ -368,7 +368,7 @@ static int api_cold(const void *ptr, uint64_t bytes)
 
 	if (!is_serving())
 		return -ENOSYS;
-	r = gp_spill_note_cold(&gp_state.device_map, (uint64_t)(uintptr_t)ptr, bytes);
+	r = gp_cold_note(&gp_state.device_map, (uint64_t)(uintptr_t)ptr, bytes);
 	errno = saved_errno;
 	return r == GP_E_FOREIGN ? -EINVAL : r;
 }

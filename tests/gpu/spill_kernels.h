@@ -14,6 +14,8 @@
 
 #include "tests/apps/kernels.h"
 
+/* clang-format off */
+
 #define SPILL_QUADS(label, body)                                                                         \
 	KERNELS_GRID_POSITION                                                                            \
 	label ":\n"                                                                                      \

@@ -39,7 +39,7 @@
  */
 enum { N_BLOCKS = 80, N_COLD = 20, N_TOUCHED = 2, PASSES = 24, N_STEPS = 5, THREADS = 64 * 128 };
 
-/* What the link allows, as measured with kernels that only read, or only write. */
+/* The link's limits, as measured with kernels that only read, or only write. */
 #define READ_GIB_S  46.3
 #define WRITE_GIB_S 48.8
 
@@ -246,7 +246,7 @@ static void release(void)
 	(void)gpupool_free_now(GPUPOOL_ALL_DEVICES);
 }
 
-/* What this process has less on the device than it has in all. */
+/* Returns by how much this process holds less on the device than in all. */
 static size_t spilled_bytes(size_t free_at_start)
 {
 	struct gpupool_status status;
@@ -469,10 +469,71 @@ static void await_return(void)
 	}
 }
 
+/* Measures and checks without the ballast. Returns false if the memory is not there. */
+static bool run_native(double native[2])
+{
+	double longest;
+
+	if (!allocate(&longest))
+		return false;
+	native[0] = time_of(full_step);
+	native[1] = time_of(light_step);
+	check(!all_wrong(), "content without the ballast");
+	measure("native", 0, native);
+	release();
+	return true;
+}
+
+static void measure_block(CUdeviceptr ptr, uint32_t value)
+{
+	double read = read_time(ptr, block_bytes), write = write_time(ptr, block_bytes, value);
+
+	printf("a block in the host: read at %.1f GiB/s, written at %.1f GiB/s\n", gib(block_bytes) / read,
+		gib(block_bytes) / write);
+}
+
+/* Measures and checks with a part in the host. Returns false if the memory is not there. */
+static bool run_spilled(size_t left, const double native[2])
+{
+	size_t at_start = free_bytes(), spilled;
+	double longest, t = now();
+
+	printf("the ballast leaves %.2f GiB\n", gib(at_start));
+	if (!allocate(&longest))
+		return false;
+	spilled = spilled_bytes(at_start);
+	printf("allocated and filled in %.2f s, longest call %.3f s; %.2f GiB are in the host\n", now() - t, longest,
+		gib(spilled));
+	check(spilled >= (N_BLOCKS * block_bytes - left) / 2, "a part is in the host");
+	check(!all_wrong(), "content, first");
+	capture();
+	replay("captured copies and fills over host memory");
+	try_atomics(blocks[0]);
+	fill_words(NULL, blocks[0], block_bytes, values[0]);
+	check_pointer(blocks[0] + 4096);
+	measure_block(blocks[0], values[0]);
+	measure("spilled", spilled, native);
+	check(!all_wrong(), "content after the steps");
+	return true;
+}
+
+static void run_back(const double native[2])
+{
+	double t = now();
+
+	await_return();
+	printf("the cold memory was back %.2f s after the ballast had ended\n", now() - t);
+	measure("back", 0, native);
+	check(!all_wrong(), "content after the return");
+	replay("the same graph after the return");
+	release();
+}
+
 int main(int argc, char **argv)
 {
-	size_t left = (argc > 1 ? strtoul(argv[1], NULL, 0) : 8192) * MIB, at_start, spilled;
-	double native[2] = {1, 1}, longest, t;
+	size_t left = (argc > 1 ? strtoul(argv[1], NULL, 0) : 8192) * MIB;
+	double native[2] = {1, 1};
+	bool is_done;
 	int input;
 	pid_t ballast;
 
@@ -488,47 +549,14 @@ int main(int argc, char **argv)
 	block_bytes = left / 64 / (2 * MIB) * (2 * MIB);
 	printf("%zu MiB are left, %zu MiB are needed, in %d blocks\n", left / MIB, N_BLOCKS * block_bytes / MIB,
 		N_BLOCKS);
-	if (!allocate(&longest))
+	if (!run_native(native))
 		return 1;
-	native[0] = time_of(full_step);
-	native[1] = time_of(light_step);
-	check(!all_wrong(), "content without the ballast");
-	measure("native", 0, native);
-	release();
-
 	ballast = start_ballast(left, &input);
-	at_start = free_bytes();
-	printf("the ballast leaves %.2f GiB\n", gib(at_start));
-	t = now();
-	if (!allocate(&longest)) {
-		end_ballast(ballast, input);
-		return 1;
-	}
-	spilled = spilled_bytes(at_start);
-	printf("allocated and filled in %.2f s, longest call %.3f s; %.2f GiB are in the host\n", now() - t, longest,
-		gib(spilled));
-	check(spilled >= (N_BLOCKS * block_bytes - left) / 2, "a part is in the host");
-	check(!all_wrong(), "content, first");
-	capture();
-	replay("captured copies and fills over host memory");
-	try_atomics(blocks[0]);
-	fill_words(NULL, blocks[0], block_bytes, values[0]);
-	check_pointer(blocks[0] + 4096);
-	t = read_time(blocks[0], block_bytes);
-	printf("a block in the host: read at %.1f GiB/s,", gib(block_bytes) / t);
-	t = write_time(blocks[0], block_bytes, values[0]);
-	printf(" written at %.1f GiB/s\n", gib(block_bytes) / t);
-	measure("spilled", spilled, native);
-	check(!all_wrong(), "content after the steps");
-
+	is_done = run_spilled(left, native);
 	end_ballast(ballast, input);
-	t = now();
-	await_return();
-	printf("the cold memory was back %.2f s after the ballast had ended\n", now() - t);
-	measure("back", 0, native);
-	check(!all_wrong(), "content after the return");
-	replay("the same graph after the return");
-	release();
+	if (!is_done)
+		return 1;
+	run_back(native);
 	printf("%d wrong\n", n_failed);
 	return n_failed != 0;
 }

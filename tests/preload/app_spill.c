@@ -269,7 +269,7 @@ static void faulty(void)
 	app_report_driver();
 }
 
-/* What the program names goes first. */
+/* The memory that the program names goes first. */
 static void cold(void)
 {
 	make_blocks();

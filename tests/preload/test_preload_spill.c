@@ -31,6 +31,14 @@ static void is_right(void)
 		ck_assert_msg(strncmp(strchr(at, ':'), ": 0\n", 4) == 0, "%s", play_out);
 }
 
+static char stat_text[64 * 1024];
+
+static bool stat_says(const char *words, const char *text)
+{
+	ck_assert_int_eq(play_run_stat(words, stat_text, sizeof(stat_text)), 0);
+	return strstr(stat_text, text) != NULL;
+}
+
 static void look(const char *name)
 {
 	const char *answer = play_ask("status");
@@ -40,6 +48,12 @@ static void look(const char *name)
 		ck_assert_uint_ge(spilled, (uint64_t)12 * MIB);
 	else
 		ck_assert_uint_eq(spilled, 0);
+	if (play_stat) {
+		ck_assert(stat_says("status", "of the total (GPUPOOL_SPILL)") == (spilled != 0));
+		ck_assert(stat_says("status", "have been in host memory") == (spilled != 0));
+		ck_assert(stat_says("status", "moved to host memory 16.0 MiB") == (strcmp(name, "before") != 0));
+		ck_assert(stat_says("metrics", "gpupool_spilled_bytes{") == (spilled != 0));
+	}
 	if (strcmp(name, "back") == 0)
 		ck_assert_uint_eq(play_number(answer, "spills"), play_number(answer, "spill_returns"));
 }

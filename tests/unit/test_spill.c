@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "pool/pool_control.h"
+#include "pool/vmm/cold.h"
 #include "pool/vmm/pin.h"
 #include "pool/vmm/sleep.h"
 #include "pool/vmm/spill.h"
@@ -86,7 +87,7 @@ START_TEST(chunks_go_as_far_as_needed_and_come_back_with_their_content)
 }
 END_TEST
 
-START_TEST(what_is_in_the_host_does_not_count_against_the_limit_until_it_comes_back)
+START_TEST(memory_in_the_host_does_not_count_against_the_limit_until_it_comes_back)
 {
 	gp_budget_init(&px.budget, N * CHUNK);
 	make_blocks();
@@ -127,11 +128,11 @@ END_TEST
 START_TEST(cold_memory_goes_first_and_comes_back_last)
 {
 	make_blocks();
-	ck_assert_int_eq(gp_spill_note_cold(&px.map, blocks[2], 0), 0);
+	ck_assert_int_eq(gp_cold_note(&px.map, blocks[2], 0), 0);
 	/* A part of less than half does not make a chunk cold. */
-	ck_assert_int_eq(gp_spill_note_cold(&px.map, blocks[3] + GP_MIB, 8 * GP_MIB), 0);
-	ck_assert_int_eq(gp_spill_note_cold(&px.map, blocks[4] + GP_MIB, 6 * GP_MIB), 0);
-	ck_assert_int_eq(gp_spill_note_cold(&px.map, blocks[4] + 8 * GP_MIB, 6 * GP_MIB), 0);
+	ck_assert_int_eq(gp_cold_note(&px.map, blocks[3] + GP_MIB, 8 * GP_MIB), 0);
+	ck_assert_int_eq(gp_cold_note(&px.map, blocks[4] + GP_MIB, 6 * GP_MIB), 0);
+	ck_assert_int_eq(gp_cold_note(&px.map, blocks[4] + 8 * GP_MIB, 6 * GP_MIB), 0);
 	ck_assert_uint_eq(out(CHUNK), CHUNK);
 	ck_assert_uint_eq(out(CHUNK), CHUNK);
 	ck_assert(is_in_host(blocks[2]) && is_in_host(blocks[4]));
@@ -144,11 +145,11 @@ END_TEST
 START_TEST(memory_is_not_cold_any_more_once_it_was_freed)
 {
 	make_blocks();
-	ck_assert_int_eq(gp_spill_note_cold(&px.map, blocks[2], CHUNK), 0);
+	ck_assert_int_eq(gp_cold_note(&px.map, blocks[2], CHUNK), 0);
 	fixture_free_as(blocks[2], GP_FREE_SYNCED);
-	ck_assert_int_eq(gp_spill_note_cold(&px.map, blocks[2], CHUNK), GP_E_FOREIGN);
+	ck_assert_int_eq(gp_cold_note(&px.map, blocks[2], CHUNK), GP_E_FOREIGN);
 	ck_assert_uint_eq(fixture_alloc(CHUNK), blocks[2]);
-	ck_assert_int_eq(gp_spill_note_cold(&px.map, blocks[4], CHUNK), 0);
+	ck_assert_int_eq(gp_cold_note(&px.map, blocks[4], CHUNK), 0);
 	ck_assert_uint_eq(out(CHUNK), CHUNK);
 	ck_assert(is_in_host(blocks[4]));
 }
@@ -157,11 +158,11 @@ END_TEST
 START_TEST(only_bytes_of_a_block_in_use_can_be_cold)
 {
 	make_blocks();
-	ck_assert_int_eq(gp_spill_note_cold(&px.map, blocks[1] + 1, CHUNK), GP_E_FOREIGN);
-	ck_assert_int_eq(gp_spill_note_cold(&px.map, 4096, 1), GP_E_FOREIGN);
-	ck_assert_int_eq(gp_spill_note_cold(&px.map, blocks[1] + 1, CHUNK - 1), 0);
+	ck_assert_int_eq(gp_cold_note(&px.map, blocks[1] + 1, CHUNK), GP_E_FOREIGN);
+	ck_assert_int_eq(gp_cold_note(&px.map, 4096, 1), GP_E_FOREIGN);
+	ck_assert_int_eq(gp_cold_note(&px.map, blocks[1] + 1, CHUNK - 1), 0);
 	/* The same again replaces it. */
-	ck_assert_int_eq(gp_spill_note_cold(&px.map, blocks[1], 0), 0);
+	ck_assert_int_eq(gp_cold_note(&px.map, blocks[1], 0), 0);
 	fixture_check();
 }
 END_TEST
@@ -373,7 +374,7 @@ static uint64_t lose_room(uint64_t bytes, uint64_t least)
 	return moved;
 }
 
-START_TEST(more_memory_goes_if_others_take_what_has_become_free)
+START_TEST(more_memory_goes_if_other_threads_take_the_memory_that_became_free)
 {
 	px.options.spills = true;
 	px.fake.make_room = lose_room;
@@ -410,7 +411,7 @@ START_TEST(random_allocations_frees_and_moves_keep_every_invariant_and_all_conte
 			if (fixture_try(size, &own[which]))
 				own[which] = 0;
 			else if (action == 1)
-				(void)gp_spill_note_cold(&px.map, own[which], 0);
+				(void)gp_cold_note(&px.map, own[which], 0);
 		} else if (action == 4) {
 			fixture_work();
 		} else if (action == 5) {
@@ -437,7 +438,7 @@ int main(void)
 	TCase *tc = fixture_case(GP_KIND_VMM);
 
 	tcase_add_test(tc, chunks_go_as_far_as_needed_and_come_back_with_their_content);
-	tcase_add_test(tc, what_is_in_the_host_does_not_count_against_the_limit_until_it_comes_back);
+	tcase_add_test(tc, memory_in_the_host_does_not_count_against_the_limit_until_it_comes_back);
 	tcase_add_test(tc, nothing_moves_if_too_little_could);
 	tcase_add_test(tc, the_largest_chunks_go_first_and_the_last_one_is_the_smallest_that_is_enough);
 	tcase_add_test(tc, cold_memory_goes_first_and_comes_back_last);
@@ -452,7 +453,7 @@ int main(void)
 	tcase_add_test(tc, a_pool_with_memory_in_the_host_can_end);
 	tcase_add_test(tc, a_request_that_would_fail_is_served_once_memory_has_gone);
 	tcase_add_loop_test(tc, a_request_fails_if_no_memory_can_go, 0, 2);
-	tcase_add_test(tc, more_memory_goes_if_others_take_what_has_become_free);
+	tcase_add_test(tc, more_memory_goes_if_other_threads_take_the_memory_that_became_free);
 	tcase_add_test(tc, random_allocations_frees_and_moves_keep_every_invariant_and_all_content);
 	suite_add_tcase(suite, tc);
 	return suite_run(suite);

@@ -392,20 +392,20 @@ static void print_sleep(const json_t *sleep)
 /* Prints how much memory has moved to the host and back, and what that has cost. */
 static void print_spill(const json_t *spill)
 {
-	uint64_t gone = stat_reply_u64_or_0(spill, "out_bytes"), host = stat_reply_u64_or_0(spill, "host_bytes");
+	uint64_t moved = stat_reply_u64_or_0(spill, "out_bytes"), host = stat_reply_u64_or_0(spill, "host_bytes");
 	uint64_t refusals = stat_reply_u64_or_0(spill, "refusals");
 	char out[STAT_TEXT_MAX], back[STAT_TEXT_MAX], time[STAT_TEXT_MAX], now[STAT_TEXT_MAX], age[STAT_TEXT_MAX];
 
-	if (!gone && !refusals)
+	if (!moved && !refusals)
 		return;
-	stat_bytes(out, gone);
+	stat_bytes(out, moved);
 	stat_bytes(back, stat_reply_u64_or_0(spill, "back_bytes"));
 	stat_duration(time, stat_reply_u64_or_0(spill, "held_ns"));
 	stat_bytes(now, host);
 	stat_age(age, stat_reply_u64_or_0(spill, "spilled_ns"));
 	if (host)
 		printf("for %s, %s have been in host memory, where the GPU's work is slower\n", age, now);
-	if (gone)
+	if (moved)
 		printf("moved to host memory %s, and back %s; work waited %s for it\n", out, back, time);
 	if (refusals)
 		printf("%" PRIu64 " time%s no memory could be moved to the host\n", refusals, stat_plural(refusals));
