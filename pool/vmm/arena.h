@@ -69,6 +69,17 @@ static inline bool gp_block_is_unmapped(const struct gp_block *block)
 	return block && gp_block_state(block) == GP_BLOCK_UNMAPPED;
 }
 
+/* Gives back the memory of an unmapped chunk, to the driver or to the host. */
+static inline void gp_chunk_release_memory(struct gp_pool *pool, const struct gp_chunk *chunk)
+{
+	const struct gp_backend *be = gp_pool_backend(pool);
+
+	if (chunk->is_spilled)
+		be->ops->spill->release(be->arg, chunk->handle, chunk->size);
+	else
+		be->ops->mapping->release(be->arg, chunk->handle, chunk->size);
+}
+
 /* True if there may be exported memory, which must go back as soon as it is free. */
 static inline bool gp_arena_is_any_leaving_locked(const struct gp_pool *pool)
 {

@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "arena.h"
 #include "chunk.h"
 #include "fit.h"
 #include "arena_life.h"
@@ -23,16 +24,6 @@
 static const struct gp_mapping_ops *mapping_of(const struct gp_backend *be)
 {
 	return be->ops->mapping;
-}
-
-void gp_chunk_release_memory(struct gp_pool *pool, const struct gp_chunk *chunk)
-{
-	const struct gp_backend *be = gp_pool_backend(pool);
-
-	if (chunk->is_spilled)
-		be->ops->spill->release(be->arg, chunk->handle, chunk->size);
-	else
-		mapping_of(be)->release(be->arg, chunk->handle, chunk->size);
 }
 
 /* Releases an unmapped chunk; the caller corrects the counters. */

@@ -50,8 +50,5 @@ void gp_chunk_give_back(struct gp_pool *pool, struct gp_chunk *chunk);
  */
 int gp_chunk_remove(struct gp_pool *pool, struct gp_chunk *chunk);
 
-/* Gives back the memory of a chunk, wherever it is. */
-void gp_chunk_release_memory(struct gp_pool *pool, const struct gp_chunk *chunk);
-
 /* As give_back of struct gp_kind_ops. */
 uint64_t gp_arena_give_back(struct gp_pool *pool, uint64_t want);
