@@ -281,19 +281,21 @@ static size_t count_series(const json_t *reply, bool is_all)
 {
 	const json_t *devices = json_object_get(reply, "devices"), *pinned = json_object_get(reply, "pinned"), *device;
 	size_t n_rounds = count_bounded(pinned, "retries", ROUNDS_MAX), n_memories = 1, n_regions = 0, i;
-	size_t n_steps = count_bounded(pinned, "steps", ROUNDS_MAX);
+	size_t n_steps = count_bounded(pinned, "steps", ROUNDS_MAX), n_rare = 0;
 	uint64_t seen = 0, index;
 
 	json_array_foreach(devices, i, device) {
 		if (!stat_reply_new_device(device, &seen, &index))
 			continue;
 		n_memories++;
+		for (size_t k = 0; k < LENGTH(rare_members); k++)
+			n_rare += stat_reply_u64_or_0(device, rare_members[k]) != 0;
 		n_rounds += count_bounded(device, "retries", ROUNDS_MAX);
 		n_steps += count_bounded(device, "steps", ROUNDS_MAX);
 		n_regions += count_bounded(device, "by_region", REGIONS_MAX);
 	}
 	if (!is_all)
-		return n_memories * (LENGTH(basic_members) + LENGTH(rare_members));
+		return n_memories * LENGTH(basic_members) + n_rare;
 	return n_memories * sizeof(metrics) / sizeof(*metrics) +
 	       n_rounds * sizeof(round_metrics) / sizeof(*round_metrics) +
 	       n_steps * sizeof(step_metrics) / sizeof(*step_metrics) +
