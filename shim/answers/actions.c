@@ -107,7 +107,7 @@ static void write_spill(struct gp_json *out)
 	struct gp_spill_status status = gp_spill_status();
 
 	gp_json_object_begin(out, "spill");
-	gp_json_u64(out, "limit_bytes", gp_state.config.spill_bytes);
+	gp_json_u64(out, "allowed_bytes", gp_state.config.spill_bytes);
 	gp_json_u64(out, "host_bytes", status.host_bytes);
 	gp_json_u64(out, "spilled_ns", status.since_ns);
 	gp_json_u64(out, "out_bytes", status.out_bytes);
