@@ -78,6 +78,9 @@ static void move_out(void *arg, struct gp_pool *const *pools, unsigned n)
 	uint64_t left = gp_budget_left_of_all(&order->context->device->budget), have = gp_min(available, left);
 	uint64_t missing = order->bytes - gp_min(have, order->bytes);
 
+	/* A limit that was lowered may have been exceeded before. */
+	if (!left)
+		missing += gp_budget_over(&order->context->device->budget);
 	order->moved_bytes = gp_spill_out(pools, n, gp_max(missing, order->least), order->most, &order->error);
 }
 
@@ -319,8 +322,11 @@ static uint64_t look_once(uint64_t *calm_since_ns, uint64_t *least)
 	*least = gp_min(*least, fits);
 	if (*least && time - *calm_since_ns >= atomic_load(&calm_ns)) {
 		back = bring_part(&room, *least, lacking);
-		if (!back)
+		/* The GPU is busy, say: the program should not wait for it over and over. */
+		if (!back) {
 			*calm_since_ns = 0;
+			atomic_store(&calm_ns, gp_min(2 * atomic_load(&calm_ns), CALM_MAX_NS));
+		}
 	}
 	gp_context_put(room.context);
 	return back;
