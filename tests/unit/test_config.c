@@ -128,6 +128,18 @@ static void check_texts(const char *const *environment)
 	}
 }
 
+START_TEST(a_bound_of_host_memory_and_names_of_cold_regions_are_read)
+{
+	static const char *environment[] = {
+		"GPUPOOL_SPILL=32GiB", "GPUPOOL_REGIONS=lib=libfft.so*:fft,cold=opt*", NULL};
+
+	ck_assert_int_eq(parse(environment), 0);
+	ck_assert_uint_eq(config.spill_bytes, UINT64_C(32) << 30);
+	ck_assert(gp_config_regions_is_cold(&config.regions, "optimizer"));
+	ck_assert(!gp_config_regions_is_cold(&config.regions, "fft"));
+}
+END_TEST
+
 START_TEST(every_variable_is_parsed_and_its_text_is_kept_as_typed)
 {
 	static const char *environment[] = {"GPUPOOL=yes", "GPUPOOL_POOL=Binned", "GPUPOOL_BACKEND=Managed",
@@ -184,9 +196,6 @@ START_TEST(every_variable_is_parsed_and_its_text_is_kept_as_typed)
 	ck_assert_int_eq(config.regions.rules[2].way, GP_REGION_BY_LIBRARY);
 	ck_assert_str_eq(config.regions.rules[2].pattern, "libfft.so*");
 	ck_assert_str_eq(config.regions.rules[2].name, "fft");
-	ck_assert(gp_config_regions_is_cold(&config.regions, "optimizer"));
-	ck_assert(!gp_config_regions_is_cold(&config.regions, "fft"));
-	ck_assert_uint_eq(config.spill_bytes, UINT64_C(32) << 30);
 	ck_assert_str_eq(config.report, "exit:/tmp/%p.txt");
 	ck_assert(!strcmp(config.runtime_dir, "/run/x") && !strcmp(config.config_dir, "/etc/x"));
 	ck_assert_int_eq(config.own_pools, GP_CONFIG_OWN_POOLS_OFF);
@@ -744,6 +753,7 @@ int main(void)
 	suite_add_tcase(suite, tc);
 	tcase_add_test(tc, an_environment_without_gpupool_variables_gives_the_defaults);
 	tcase_add_test(tc, every_default_is_a_valid_value);
+	tcase_add_test(tc, a_bound_of_host_memory_and_names_of_cold_regions_are_read);
 	tcase_add_test(tc, every_variable_is_parsed_and_its_text_is_kept_as_typed);
 	ADD_ROWS(tc, groups, a_group_has_a_limit_and_optionally_a_name);
 	ADD_ROWS(tc, bad_groups, a_bad_group_is_a_limit_of_zero);
