@@ -55,7 +55,7 @@ static int handle_types(const struct sim_block *block)
 
 static CUresult get_attribute(void *data, int attribute, CUdeviceptr ptr, struct sim_block *block)
 {
-	bool on_device = block->kind <= SIM_IMPORTED && !is_of_host(block);
+	bool on_device = block->kind <= SIM_IMPORTED;
 
 	switch (attribute) {
 	case CU_POINTER_ATTRIBUTE_CONTEXT:

@@ -151,7 +151,7 @@ START_TEST(every_variable_is_parsed_and_its_text_is_kept_as_typed)
 		"GPUPOOL_SLEEP_KEEP=on", "GPUPOOL_SPILL=32GiB", "GPUPOOL_LOG=debug",
 		"GPUPOOL_LOG_FILE=/tmp/%p.%h.%r.%j.%u.log", "GPUPOOL_RECORD=/tmp/%%%j/%r.rec",
 		"GPUPOOL_STACKS=12,sample=100", "GPUPOOL_DEBUG=off",
-		"GPUPOOL_REGIONS=nvtx,thread=io*,lib=libfft.so*:fft,cold=opt*", "GPUPOOL_REPORT=exit:/tmp/%p.txt",
+		"GPUPOOL_REGIONS=nvtx,thread=io*,lib=libfft.so*:fft", "GPUPOOL_REPORT=exit:/tmp/%p.txt",
 		"GPUPOOL_OOM_FILE=/tmp/%p.oom", "GPUPOOL_SOCKET=off", "GPUPOOL_RUNTIME_DIR=/run/x",
 		"GPUPOOL_CONFIG_DIR=/etc/x", "GPUPOOL_OWN_POOLS=off", NULL};
 	uint64_t bytes;
@@ -188,14 +188,14 @@ START_TEST(every_variable_is_parsed_and_its_text_is_kept_as_typed)
 	ck_assert_uint_eq(config.sleep_host_bytes, UINT64_C(64) << 30);
 	ck_assert_str_eq(config.log_file, "/tmp/%p.%h.%r.%j.%u.log");
 	ck_assert_str_eq(config.record_file, "/tmp/%%%j/%r.rec");
-	ck_assert(config.stacks.depth == 12 && config.stacks.sample == 100 && config.regions.n == 4);
+	ck_assert(config.stacks.depth == 12 && config.stacks.sample == 100 && config.regions.n == 3);
 	ck_assert_int_eq(config.regions.rules[0].way, GP_REGION_BY_NVTX);
 	ck_assert_str_eq(config.regions.rules[0].pattern, "*");
 	ck_assert_int_eq(config.regions.rules[1].way, GP_REGION_BY_THREAD);
 	ck_assert(!strcmp(config.regions.rules[1].pattern, "io*") && !*config.regions.rules[1].name);
 	ck_assert_int_eq(config.regions.rules[2].way, GP_REGION_BY_LIBRARY);
-	ck_assert_str_eq(config.regions.rules[2].pattern, "libfft.so*");
-	ck_assert_str_eq(config.regions.rules[2].name, "fft");
+	ck_assert(
+		!strcmp(config.regions.rules[2].pattern, "libfft.so*") && !strcmp(config.regions.rules[2].name, "fft"));
 	ck_assert_str_eq(config.report, "exit:/tmp/%p.txt");
 	ck_assert(!strcmp(config.runtime_dir, "/run/x") && !strcmp(config.config_dir, "/etc/x"));
 	ck_assert_int_eq(config.own_pools, GP_CONFIG_OWN_POOLS_OFF);

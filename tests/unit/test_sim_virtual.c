@@ -174,7 +174,7 @@ START_TEST(mapped_memory_can_be_distinguished_from_allocated_memory)
 }
 END_TEST
 
-/* Measured on an H200 (driver 580): the memory type is host, the device 0, and the memory not managed. */
+/* A real driver names the host, device 0, and no host pointer (the first line of tests/gpu/spill_probe.c). */
 START_TEST(memory_of_the_host_can_be_mapped_and_takes_none_of_the_device)
 {
 	const CUmemAllocationProp on_host = {.type = 1, .location = {.type = CU_MEM_LOCATION_TYPE_HOST_NUMA}};
@@ -193,6 +193,7 @@ START_TEST(memory_of_the_host_can_be_mapped_and_takes_none_of_the_device)
 	ok(cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, base));
 	ok(cuPointerGetAttribute(&is_managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, base));
 	ck_assert(type == CU_MEMORYTYPE_HOST && ordinal == 0 && is_managed == 0);
+	fails(cuPointerGetAttribute(&now, CU_POINTER_ATTRIBUTE_HOST_POINTER, base), CUDA_ERROR_INVALID_VALUE);
 	ok(test_fill(NULL, base, MIB / 4, 7));
 	/* The content goes to device memory, which takes the place of the other. */
 	device = map(base + 2 * MIB, 2 * MIB);
