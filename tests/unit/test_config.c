@@ -174,8 +174,7 @@ START_TEST(every_variable_is_parsed_and_its_text_is_kept_as_typed)
 	ck_assert_int_eq(config.view, GP_CONFIG_VIEW_OWN);
 	ck_assert(!config.is_pinned_pooled);
 	ck_assert_uint_eq(gp_limit_bytes(&config.pinned_limit, 64 * GIB), 16 * GIB);
-	ck_assert_uint_eq(config.reserve_bytes, 0);
-	ck_assert_uint_eq(config.pending_count, 0);
+	ck_assert(config.reserve_bytes == 0 && config.pending_count == 0);
 	ck_assert_double_eq_tol(config.pending_ratio, 0.5, 1e-12);
 	ck_assert_uint_eq(config.thread_cache_bytes, 1 << 20);
 	ck_assert_int_eq(config.reuse, GP_CONFIG_REUSE_COMPLETED);
