@@ -80,6 +80,7 @@ struct gpupool_table {
 	int64_t (*sleep)(uint64_t timeout_ms);
 	int64_t (*wake)(uint64_t timeout_ms);
 	int64_t (*sleep_as)(const struct gpupool_sleep_options *options, size_t bytes);
+	int (*cold)(const void *ptr, uint64_t bytes);
 };
 
 /* The note's owner and type. Its content is the distance from there to the table. */
@@ -342,6 +343,20 @@ static inline int64_t gpupool_sleep_as(const struct gpupool_sleep_options *optio
 static inline int64_t gpupool_wake(uint64_t timeout_ms)
 {
 	GPUPOOL_CALL(wake, (timeout_ms), -ENOSYS);
+}
+
+/*
+ * Says that the GPU will seldom use these bytes of a block, which the program holds, until it frees the block; 0 bytes:
+ * up to the block's end. With GPUPOOL_SPILL, memory that consists for at least half of such bytes goes to the host
+ * before other memory when the device is full. 0, or:
+ *
+ *   - -EINVAL: the bytes do not lie in a block of device memory that the program holds
+ *   - -ENOTSUP: this memory cannot go to the host: it is not of the pool type vmm
+ *   - -ENOMEM: host memory is short
+ */
+static inline int gpupool_cold(const void *ptr, uint64_t bytes)
+{
+	GPUPOOL_CALL(cold, (ptr, bytes), -ENOSYS);
 }
 
 #ifdef __cplusplus

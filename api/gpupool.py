@@ -19,7 +19,7 @@ import os
 import sys
 
 __all__ = ("ALL_DEVICES", "PINNED", "MemoryPool", "NotActive", "PinnedMemoryPool", "Status",
-           "caching_region", "defer_cleanup", "free_now", "get_default_memory_pool", "get_default_pinned_memory_pool",
+           "caching_region", "cold", "defer_cleanup", "free_now", "get_default_memory_pool", "get_default_pinned_memory_pool",
            "invalidate_region", "is_active", "memory_status", "no_caching", "reclaim", "set_oom_hook", "sleep", "status",
            "version", "wake")
 
@@ -67,6 +67,7 @@ _FUNCTIONS = (
     ("sleep", ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_uint64)),
     ("wake", ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_uint64)),
     ("sleep_as", ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_size_t)),
+    ("cold", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_uint64)),
 )
 
 
@@ -213,6 +214,17 @@ def wake(timeout=10.0):
     """
     code = _call("wake", int(timeout * 1000))
     return 0 if code == -errno.ENOSYS else _check(code)
+
+
+def cold(pointer, size=0):
+    """
+    Says that the GPU will seldom use these bytes, until the program frees their block (0: up to the block's end). With
+    GPUPOOL_SPILL they go to host memory before others when the device is full. Raises OSError if pointer is not in a
+    block of device memory, or if the memory cannot go to the host. Nothing without gpupool.
+    """
+    code = _call("cold", pointer, size)
+    if code != -errno.ENOSYS:
+        _check(code)
 
 
 class _Pool:

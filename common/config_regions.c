@@ -13,6 +13,7 @@ static const struct {
 	[GP_REGION_BY_NVTX] = {"nvtx", false, false},
 	[GP_REGION_BY_THREAD] = {"thread", true, true},
 	[GP_REGION_BY_LIBRARY] = {"lib", true, true},
+	[GP_REGION_COLD] = {"cold", true, false},
 };
 
 /* Copies a part of a rule. Returns false if it is empty, too long, or not printable. */
@@ -86,6 +87,15 @@ bool gp_config_regions_has(const struct gp_config_regions *regions, enum gp_regi
 {
 	for (unsigned i = 0; i < regions->n; i++)
 		if (regions->rules[i].way == way)
+			return true;
+	return false;
+}
+
+bool gp_config_regions_is_cold(const struct gp_config_regions *regions, const char *name)
+{
+	for (unsigned i = 0; i < regions->n; i++)
+		if (regions->rules[i].way == GP_REGION_COLD &&
+			gp_region_pattern_matches(regions->rules[i].pattern, name))
 			return true;
 	return false;
 }

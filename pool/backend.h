@@ -100,6 +100,31 @@ struct gp_sleep_ops {
 	void (*copy_drain)(void *arg);
 };
 
+/*
+ * Memory of the host that is mapped like a chunk, for pools of the kind vmm that spill (vmm/spill.h). All but make_room
+ * are called while the GPU is idle and nothing can be submitted.
+ */
+struct gp_spill_ops {
+	/* As create and release of struct gp_mapping_ops. The handle is mapped and unmapped like any other. */
+	int (*create)(void *arg, uint64_t bytes, uint64_t *ret_handle);
+	void (*release)(void *arg, uint64_t handle, uint64_t bytes);
+
+	/* Copies between two mapped ranges. Has completed when it returns 0. */
+	int (*copy)(void *arg, uint64_t to, uint64_t from, uint64_t bytes);
+
+	/* Called after an error of a mapping call: true if the context can map nothing any more. */
+	bool (*is_lost)(void *arg, int error);
+
+	/*
+	 * Moves pieces to the host, so that the driver, and the limits, have `bytes` left: at least `least` bytes of
+	 * them. Waits for the GPU for a bounded time. Returns the bytes moved; 0 if nothing has changed.
+	 */
+	uint64_t (*make_room)(void *arg, uint64_t bytes, uint64_t least);
+
+	/* A request begins to ask for room, and has stopped. Meanwhile nothing comes back from the host. */
+	void (*seek)(void *arg, bool is_begin);
+};
+
 /* The news after a pause of a thread that waits for other processes. */
 enum gp_wait_news {
 	GP_WAIT_NOTHING, /* the driver has no more than before */
@@ -119,6 +144,7 @@ struct gp_wait {
 struct gp_backend_ops {
 	const struct gp_mapping_ops *mapping; /* NULL: no virtual memory */
 	const struct gp_sleep_ops *sleep;     /* NULL: pools stay awake */
+	const struct gp_spill_ops *spill;     /* NULL: no memory goes to the host */
 
 	/*
 	 * Takes memory from the driver, 512-byte aligned. -ENOMEM starts the retry rounds; other errors do not.

@@ -160,7 +160,9 @@ void gp_pool_drop(struct gp_pool *pool)
 		gp_addrmap_remove_segment(pool->options.map, segment);
 		gp_list_remove(link);
 	}
-	bytes = pool->stats.total_bytes;
+	/* Spilled memory is not charged. */
+	bytes = pool->stats.total_bytes - pool->stats.spilled_bytes;
+	pool->stats.spilled_bytes = 0;
 	pool->stats.used_bytes = pool->stats.requested_bytes = pool->stats.cached_bytes = 0;
 	pool->stats.pending_bytes = pool->stats.returning_bytes = pool->stats.total_bytes = 0;
 	pool->stats.stream_bytes = pool->stream_high_bytes = pool->total_high_bytes = 0;

@@ -40,6 +40,7 @@ struct gp_pool_options {
 	const _Atomic unsigned *n_defers; /* while not 0 the queue is not flushed (pool_control.h); or NULL */
 	uint64_t reserve_bytes;           /* while the driver has less than this left, nothing stays cached */
 	uint64_t oom_wait_ns;             /* limit of round 6 */
+	bool spills;                      /* round 7 moves memory to the host */
 	uint64_t thread_cache_bytes;      /* limit of each thread cache (tcache.h); 0: no thread caches */
 	const gp_barrier_source *barrier; /* for the locks of thread caches (ownlock.h); outlives the pool; or NULL */
 	bool completion_only;             /* reuse needs completion; a GPU wait is not enough */

@@ -421,6 +421,31 @@ static uint64_t round_wait(struct gp_rounds *rounds)
 	return is_served ? rounds->bytes : 0;
 }
 
+/*
+ * Less than the whole request may be missing, and another thread may take the memory that was moved for this one. So
+ * each attempt moves more.
+ */
+static uint64_t round_spill(struct gp_rounds *rounds)
+{
+	struct gp_pool *pool = rounds->pool;
+	const struct gp_backend *be = gp_pool_backend(pool);
+	uint64_t granule = pool->options.granule, need = gp_round_up(rounds->bytes, granule), given = 0, moved;
+
+	give_up_turn(rounds);
+	be->ops->spill->seek(be->arg, true);
+	for (unsigned n = 0; n < GP_SPILL_TRIES; n++) {
+		uint64_t least = n == 0 ? granule : n == 1 ? need / 4 : need;
+
+		moved = be->ops->spill->make_room(be->arg, need, gp_max(least, granule));
+		given += moved;
+		if (!moved || search(rounds) || attempt(rounds) != -ENOMEM)
+			break;
+	}
+	be->ops->spill->seek(be->arg, false);
+	rounds->is_left_out = !given;
+	return given;
+}
+
 static uint64_t round_fail(struct gp_rounds *rounds)
 {
 	gp_mutex_lock(&rounds->pool->lock);
@@ -471,6 +496,8 @@ static bool is_round_skipped(const struct gp_pool *pool, enum gp_round round)
 		return !ops->wait_begin || pool->options.oom_wait_ns;
 	case GP_ROUND_wait:
 		return !pool->options.oom_wait_ns;
+	case GP_ROUND_spill:
+		return !ops->spill || !pool->options.spills || pool->options.kind != GP_KIND_VMM;
 	default:
 		return false;
 	}

@@ -163,6 +163,12 @@
 #define GP_SLEEP_PIECE (256 * GP_MIB)
 #define GP_SLEEP_ROUND (2 * GP_MIB)
 
+/*
+ * Attempts of a request for which memory is moved to the host: for what is missing, then for a quarter of the request,
+ * and then for all of it, since other threads take memory meanwhile. No figure.
+ */
+#define GP_SPILL_TRIES 8
+
 /* Free blocks that are searched for a well-fitting chunk, before the best so far is taken. No figure. */
 #define GP_FIT_LOOK_AT 64
 

@@ -15,6 +15,7 @@
 #include "shim/backend/registered.h"
 #include "shim/backend/sleep.h"
 #include "shim/backend/sleep_policy.h"
+#include "shim/backend/spill.h"
 #include "shim/backend/unpooled.h"
 #include "shim/base/barrier.h"
 #include "shim/base/fork.h"
@@ -80,6 +81,7 @@ static void set_up_modules(void)
 	gp_peer_access_start();
 	gp_sleep_start();
 	gp_sleep_policy_start();
+	gp_spill_start();
 	gp_unpooled_start();
 	gp_debug_start();
 	gp_ipc_start();

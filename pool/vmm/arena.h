@@ -40,6 +40,8 @@ enum { GP_ARENA_SMALL, GP_ARENA_LARGE, GP_N_ARENAS };
 struct gp_vm {
 	struct gp_arena arenas[GP_N_ARENAS];
 	struct gp_list chunks;
+	struct gp_list cold;     /* cold ranges (cold.h) */
+	bool is_cold;            /* all of it is */
 	struct gp_list exported; /* cached blocks in retired chunks, while their memory may go back */
 	unsigned n_busy;         /* threads that map or unmap */
 	bool is_exclusive;       /* the only one of them moves memory to or from the host: no other may begin */
@@ -67,6 +69,17 @@ static inline uint64_t gp_arena_granule(const struct gp_arena *arena)
 static inline bool gp_block_is_unmapped(const struct gp_block *block)
 {
 	return block && gp_block_state(block) == GP_BLOCK_UNMAPPED;
+}
+
+/* Gives back the memory of an unmapped chunk, to the driver or to the host. */
+static inline void gp_chunk_release_memory(struct gp_pool *pool, const struct gp_chunk *chunk)
+{
+	const struct gp_backend *be = gp_pool_backend(pool);
+
+	if (chunk->is_spilled)
+		be->ops->spill->release(be->arg, chunk->handle, chunk->size);
+	else
+		be->ops->mapping->release(be->arg, chunk->handle, chunk->size);
 }
 
 /* True if there may be exported memory, which must go back as soon as it is free. */

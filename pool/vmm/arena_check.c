@@ -49,14 +49,19 @@ static const char *check_arena(const struct gp_arena *arena)
 const char *gp_arena_check_locked(const struct gp_pool *pool)
 {
 	const struct gp_vm *vm = pool->cache.vm;
-	uint64_t total = 0;
+	uint64_t total = 0, spilled = 0;
 	struct gp_list *link;
 
 	if (gp_flag_is_set(&pool->dead))
 		return NULL;
-	gp_list_each(link, &vm->chunks)
-		total += gp_container_of(link, struct gp_chunk, link)->size;
+	gp_list_each(link, &vm->chunks) {
+		const struct gp_chunk *chunk = gp_container_of(link, struct gp_chunk, link);
+
+		total += chunk->size;
+		spilled += chunk->is_spilled ? chunk->size : 0;
+	}
 	EXPECT(total == pool->stats.total_bytes, "the sizes of the chunks do not add up to the total");
+	EXPECT(spilled == pool->stats.spilled_bytes, "what was spilled is miscounted");
 	for (int i = 0; i < GP_N_ARENAS; i++) {
 		const char *broken = check_arena(&vm->arenas[i]);
 

@@ -13,6 +13,7 @@
 #include "pool/pool.h"
 #include "chunk.h"
 #include "arena_life.h"
+#include "cold.h"
 #include "saved.h"
 #include "pool/tuning.h"
 
@@ -95,6 +96,7 @@ int gp_arena_open(struct gp_pool *pool)
 	if (!vm)
 		return -ENOMEM;
 	gp_list_init(&vm->chunks);
+	gp_list_init(&vm->cold);
 	gp_arena_forget_locked(pool);
 	if (gp_descriptors_ensure_locked(pool))
 		return -ENOMEM;
@@ -120,6 +122,8 @@ void gp_arena_close(struct gp_pool *pool)
 		free(gp_container_of(link, struct gp_chunk, link));
 	for (int i = 0; i < GP_N_ARENAS; i++)
 		free(vm->arenas[i].granules);
+	gp_list_each_safe(link, tmp, &vm->cold)
+		free(gp_container_of(link, struct gp_cold, link));
 	free(vm);
 }
 
@@ -138,7 +142,7 @@ static void unmap_all(struct gp_pool *pool)
 		if (chunk->is_mapped)
 			chunk->is_mapped = be->ops->mapping->unmap(be->arg, chunk->addr, chunk->size) != 0;
 		if (!chunk->is_asleep || chunk->handle != GP_CHUNK_NO_HANDLE)
-			be->ops->mapping->release(be->arg, chunk->handle, chunk->size);
+			gp_chunk_release_memory(pool, chunk);
 		gp_saved_forget(chunk);
 		if (chunk->is_mapped)
 			continue;

@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "arena.h"
 #include "chunk.h"
 #include "fit.h"
 #include "arena_life.h"
@@ -28,9 +29,7 @@ static const struct gp_mapping_ops *mapping_of(const struct gp_backend *be)
 /* Releases an unmapped chunk; the caller corrects the counters. */
 static void release(struct gp_pool *pool, struct gp_chunk *chunk)
 {
-	const struct gp_backend *be = gp_pool_backend(pool);
-
-	mapping_of(be)->release(be->arg, chunk->handle, chunk->size);
+	gp_chunk_release_memory(pool, chunk);
 	free(chunk);
 }
 
@@ -89,13 +88,30 @@ int gp_chunk_create(struct gp_pool *pool, uint64_t bytes, struct gp_chunk **ret_
 	return 0;
 }
 
+/* Takes a spilled chunk off the books, which was not charged. */
+static void note_release_of_host(struct gp_pool *pool, uint64_t bytes)
+{
+	gp_mutex_lock(&pool->lock);
+	/* gp_pool_drop has taken it off the books otherwise. */
+	if (!gp_flag_is_set(&pool->dead)) {
+		pool->stats.returning_bytes -= bytes;
+		pool->stats.total_bytes -= bytes;
+		pool->stats.spilled_bytes -= bytes;
+	}
+	gp_mutex_unlock(&pool->lock);
+}
+
 void gp_chunk_give_back(struct gp_pool *pool, struct gp_chunk *chunk)
 {
 	uint64_t bytes = chunk->size, start_ns = gp_pool_now_ns(pool);
+	bool is_spilled = chunk->is_spilled;
 
 	release(pool, chunk);
 	gp_segment_count_release(pool, start_ns);
-	gp_segment_note_arrival(pool, bytes, 0);
+	if (is_spilled)
+		note_release_of_host(pool, bytes);
+	else
+		gp_segment_note_arrival(pool, bytes, 0);
 }
 
 /* Add a chunk to the list, or remove it. They return false, without effect, if the pool is dead. */

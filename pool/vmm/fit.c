@@ -139,7 +139,8 @@ static struct gp_chunk *chunk_in(const struct gp_block *b, uint64_t max_bytes)
 
 		at = chunk->addr + chunk->size;
 		if (chunk->addr >= b->addr && at <= end && chunk->size <= max_bytes && !chunk->is_stuck &&
-			!chunk->n_pins && !chunk->is_asleep && (!best || chunk->size > best->size))
+			!chunk->n_pins && !chunk->is_asleep && (!chunk->is_spilled || max_bytes == UINT64_MAX) &&
+			(!best || chunk->size > best->size))
 			best = chunk;
 	}
 	return best;

@@ -145,7 +145,8 @@ int gp_pool_sleep_survey(struct gp_pool *pool, bool drops, struct gp_sleep_bytes
 		struct gp_chunk *chunk = chunk_of(link);
 		int r;
 
-		if (chunk->is_asleep)
+		/* Spilled memory has no device memory. */
+		if (chunk->is_asleep || chunk->is_spilled)
 			continue;
 		bytes.shared_bytes += chunk->is_retired ? chunk->size : 0;
 		bytes.stuck_bytes += chunk->is_stuck && !chunk->is_retired ? chunk->size : 0;
@@ -404,7 +405,13 @@ uint64_t gp_pool_sleep_address(struct gp_pool *pool)
 {
 	struct gp_list *link;
 
-	each_chunk(link, pool) if (chunk_of(link)->is_mapped && !chunk_of(link)->is_asleep) return chunk_of(link)->addr;
+	each_chunk(link, pool)
+	{
+		const struct gp_chunk *chunk = chunk_of(link);
+
+		if (chunk->is_mapped && !chunk->is_asleep && !chunk->is_spilled)
+			return chunk->addr;
+	}
 	return 0;
 }
 

@@ -75,7 +75,7 @@ void gp_pool_sleep_return_device(struct gp_pool *pool);
  */
 int gp_pool_sleep_move_in(struct gp_pool *pool);
 
-/* Returns an address in the pool's mapped memory, or 0. Between enter and leave. */
+/* Returns an address in the pool's mapped device memory, or 0. Between enter and leave. */
 uint64_t gp_pool_sleep_address(struct gp_pool *pool);
 
 /*

@@ -21,6 +21,7 @@
 #include "shim/backend/backend_supply.h"
 #include "shim/backend/sleep.h"
 #include "shim/backend/sleep_policy.h"
+#include "shim/backend/spill.h"
 #include "shim/base/clock.h"
 #include "shim/base/slow_path.h"
 #include "shim/context/group.h"
@@ -69,12 +70,13 @@ static void write_device(struct gp_json *out, const struct gp_device *device)
 	char uuid[GP_UUID_TEXT_MAX];
 	struct gp_group_report group;
 	struct gp_totals totals;
-	uint64_t outside = UINT64_MAX, asleep = gp_sleep_bytes_of(device->index);
+	uint64_t outside = UINT64_MAX, asleep = gp_sleep_bytes_of(device->index), held;
 
 	gp_totals_device(&totals, device->index, true);
+	held = totals.stats.total_bytes - totals.stats.spilled_bytes;
 	if (totals.available_bytes != UINT64_MAX) {
 		outside = device->total_bytes - gp_min(totals.available_bytes, device->total_bytes);
-		outside -= gp_min(totals.stats.total_bytes - gp_min(asleep, totals.stats.total_bytes), outside);
+		outside -= gp_min(held - gp_min(asleep, held), outside);
 	}
 	gp_json_object_begin(out, NULL);
 	gp_json_i64(out, "index", device->index);
@@ -98,6 +100,21 @@ static void write_device(struct gp_json *out, const struct gp_device *device)
 	gp_group_report(device, &group);
 	gp_group_json(out, &group);
 	gp_region_write_device(out, device->index);
+	gp_json_object_end(out);
+}
+
+static void write_spill(struct gp_json *out)
+{
+	struct gp_spill_status status = gp_spill_status();
+
+	gp_json_object_begin(out, "spill");
+	gp_json_u64(out, "allowed_bytes", gp_state.config.spill_bytes);
+	gp_json_u64(out, "host_bytes", status.host_bytes);
+	gp_json_u64(out, "spilled_ns", status.since_ns);
+	gp_json_u64(out, "out_bytes", status.out_bytes);
+	gp_json_u64(out, "back_bytes", status.back_bytes);
+	gp_json_u64(out, "held_ns", status.moving_ns);
+	gp_json_u64(out, "refusals", status.n_refusals);
 	gp_json_object_end(out);
 }
 
@@ -163,6 +180,7 @@ static int answer_status(int argc, char **argv, struct gp_json *out)
 	gp_json_i64(out, "regions", gp_region_count());
 	gp_json_string(out, "bypass", gp_slow_path_is_any(GP_SLOW_PATH_BYPASS) ? "the driver has shut down" : NULL);
 	gp_sleep_write_status(out);
+	write_spill(out);
 	gp_frameworks_write(out);
 	gp_debug_write_status(out);
 	gp_json_array_begin(out, "devices");

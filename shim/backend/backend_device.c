@@ -23,9 +23,11 @@
 #include "async.h"
 #include "backend_mapping.h"
 #include "backend_sleep.h"
+#include "backend_spill.h"
 #include "backend_supply.h"
 #include "fence_call.h"
 #include "pool_options.h"
+#include "spill.h"
 #include "shim/base/clock.h"
 #include "shim/context/capture.h"
 #include "shim/context/context_end.h"
@@ -392,6 +394,7 @@ static void device_fence_failed(void *arg)
 static const struct gp_backend_ops device_ops = {
 	.mapping = &gp_mapping_backend,
 	.sleep = &gp_sleep_backend,
+	.spill = &gp_spill_backend,
 	.reserve = device_reserve,
 	.release = device_release,
 	.can_release_behind = device_can_release_behind,
@@ -523,6 +526,8 @@ static int device_pool_new(struct gp_context *context, struct gp_pool **ret_pool
 	kind = why_not ? GP_KIND_SPLIT : kind;
 	atomic_store(&context->device->why_kind, why_not);
 	atomic_store(&context->device->kind, kind);
+	if (gp_spill_why_not(kind))
+		atomic_fetch_or(&context->downgraded, GP_DOWNGRADED_SPILL);
 	return kind == GP_KIND_VMM ? 0 : first_new(context, kind, 2 * GP_MIB, ret_pool);
 }
 

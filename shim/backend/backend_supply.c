@@ -13,6 +13,7 @@
 #include "backend_supply.h"
 
 #include "async.h"
+#include "spill.h"
 #include "shim/base/log.h"
 #include "shim/context/driver_call.h"
 #include "shim/driver/driver_table.h"
@@ -153,4 +154,6 @@ void gp_backend_log_downgrades(struct gp_context *context)
 			gp_state.config.backend == GP_CONFIG_BACKEND_MANAGED
 				? "does not let the host access managed memory at any time"
 				: "does not support stream-ordered memory");
+	if (downgraded & GP_DOWNGRADED_SPILL)
+		gp_spill_log_no_effect(context);
 }

@@ -13,7 +13,7 @@
  * Bits of gp_context.downgraded: what is not logged yet. The kind or backend is not the configured one, or
  * GPUPOOL_POOL=auto has chosen the kind.
  */
-enum { GP_DOWNGRADED_KIND = 1, GP_DOWNGRADED_BACKEND = 2 };
+enum { GP_DOWNGRADED_KIND = 1, GP_DOWNGRADED_BACKEND = 2, GP_DOWNGRADED_SPILL = 4 };
 
 void gp_backend_setup(struct gp_context *context);
 

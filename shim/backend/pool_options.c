@@ -24,6 +24,7 @@ void gp_backend_pool_options(struct gp_pool_options *options, uint64_t total_byt
 		options->thread_cache_bytes =
 			gp_min(options->thread_cache_bytes, gp_min(total_bytes, limit) / GP_TCACHE_SHARE);
 	options->barrier = &gp_barrier;
+	options->spills = config->spill_bytes != 0;
 	if (config->oom_wait_ms != GP_CONFIG_OOM_WAIT_AUTO)
 		options->oom_wait_ns = config->oom_wait_ms * 1000000;
 }

@@ -42,6 +42,7 @@ static _Atomic unsigned n_waiting; /* threads at the gate */
 static _Atomic uint64_t since_ns, n_sleeps, n_wakes;
 static struct gp_sleepers sleepers; /* for the thread that holds the lock, as the next */
 static bool is_undoing;             /* the sleep has failed after some of the memory was away */
+static bool is_patient;             /* threads at the gate wait until the time is up */
 
 static bool fail(struct gp_sleep_result *result, int error, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
@@ -248,6 +249,11 @@ static bool is_awaited(void *unused)
 	return atomic_load(&n_waiting) != 0;
 }
 
+static bool must_give_way(void)
+{
+	return is_awaited(NULL) && !is_patient;
+}
+
 static bool fail_awaited(struct gp_sleep_result *result)
 {
 	return fail(result, -EBUSY, "busy: the program submits work; try again while it is idle");
@@ -264,7 +270,7 @@ static bool await_submissions(uint64_t end_ns, struct gp_sleep_result *result)
 			return fail(result, -ENOTSUP, "work may be submitted past gpupool");
 		if (deliver_signals())
 			return fail(result, -EINTR, "a signal came");
-		if (is_awaited(NULL))
+		if (must_give_way())
 			return fail_awaited(result);
 		if (!left_until(end_ns))
 			return fail(result, -EBUSY,
@@ -272,7 +278,7 @@ static bool await_submissions(uint64_t end_ns, struct gp_sleep_result *result)
 				"longer --timeout");
 		gp_clock_pause(NULL, attempt);
 	}
-	return !is_awaited(NULL) || fail_awaited(result);
+	return !must_give_way() || fail_awaited(result);
 }
 
 /* Waits for the fence of one context, likewise. */
@@ -283,7 +289,7 @@ static bool await_fence(struct gp_context *context, uint64_t fence, uint64_t end
 			return fail(result, -EIO, "a context has ended, or an error has made it unusable");
 		if (deliver_signals())
 			return fail(result, -EINTR, "a signal came");
-		if (is_awaited(NULL))
+		if (must_give_way())
 			return fail_awaited(result);
 		if (!left_until(end_ns))
 			return fail(result, -EBUSY,
@@ -626,6 +632,55 @@ bool gp_sleep_as(const struct gp_sleep_request *request, struct gp_sleep_result 
 		gp_log(GP_LOG_INFO, "asleep: %" PRIu64 " MiB of device memory have gone back to the driver",
 			ret_result->device_bytes / GP_MIB);
 	return is_asleep;
+}
+
+/* Calls fn with the pools of the process. It stays awake: threads at the gate go on once the lock is free. */
+static bool call_quietly(uint64_t end_ns, void (*fn)(void *arg, struct gp_pool *const *pools, unsigned n), void *arg,
+	struct gp_sleep_result *result)
+{
+	static struct gp_pool *pools[GP_SLEEPERS_POOLS_MAX]; /* for the thread that holds the lock */
+	unsigned n = 0;
+	bool is_quiet;
+
+	if (!is_able(result) || !is_willing(result))
+		return false;
+	gp_submission_close(&gp_submitted);
+	is_quiet = quieten(end_ns, result) && is_able(result) && is_willing(result);
+	if (is_quiet && sleepers.n_contexts != 1)
+		is_quiet = fail(result, -ENOTSUP, "the process has more than one context");
+	if (is_quiet && gp_sleepers_enter(&sleepers, end_ns))
+		is_quiet = fail(result, -EBUSY, "busy: a thread maps, unmaps or exports memory; try again");
+	for (unsigned i = 0; i < sleepers.n_pools; i++)
+		if (sleepers.pools[i].is_entered)
+			pools[n++] = sleepers.pools[i].pool;
+	if (is_quiet)
+		fn(arg, pools, n);
+	gp_sleepers_leave(&sleepers);
+	gp_submission_open(&gp_submitted);
+	return is_quiet;
+}
+
+bool gp_sleep_quietly(uint64_t timeout_ns, void (*fn)(void *arg, struct gp_pool *const *pools, unsigned n), void *arg,
+	struct gp_sleep_result *ret_result)
+{
+	uint64_t end_ns = deadline(timeout_ns);
+	struct hold hold;
+	bool is_quiet;
+
+	/* A signal interrupts an attempt, and its handler runs between two of them. */
+	do {
+		*ret_result = (struct gp_sleep_result){0};
+		if (!begin(end_ns, &hold))
+			return fail(ret_result, -EBUSY, "busy: another thread moves memory");
+		is_patient = true;
+		gp_sleepers_collect(&sleepers);
+		is_quiet = atomic_load(&state) == GP_SLEEP_AWAKE || fail(ret_result, -EBUSY, "the process is asleep");
+		is_quiet = is_quiet && call_quietly(end_ns, fn, arg, ret_result);
+		gp_sleepers_put(&sleepers);
+		is_patient = false;
+		end(&hold);
+	} while (!is_quiet && ret_result->error == -EINTR);
+	return is_quiet;
 }
 
 bool gp_sleep(uint64_t timeout_ns, struct gp_sleep_result *ret_result)

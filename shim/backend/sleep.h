@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "sleepers.h"
+struct gp_pool;
 
 enum gp_sleep_state {
 	GP_SLEEP_AWAKE,
@@ -54,6 +55,14 @@ bool gp_sleep_as(const struct gp_sleep_request *request, struct gp_sleep_result 
  * Returns true if the process is awake. Otherwise it is asleep.
  */
 bool gp_wake(uint64_t timeout_ns, struct gp_sleep_result *ret_result);
+
+/*
+ * Calls fn once no thread submits work and the GPU is idle, with all pools of the process, which no other thread grows
+ * meanwhile. Threads that submit work wait until it has returned. Waits at most timeout_ns for them and for the GPU: a
+ * kernel may wait for such a thread. Returns false, with the reason, if fn was not called.
+ */
+bool gp_sleep_quietly(uint64_t timeout_ns, void (*fn)(void *arg, struct gp_pool *const *pools, unsigned n), void *arg,
+	struct gp_sleep_result *ret_result);
 
 struct gp_sleep_status {
 	enum gp_sleep_state state;

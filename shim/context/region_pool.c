@@ -6,6 +6,7 @@
 #include "region_pool.h"
 
 #include "pool/pool.h"
+#include "pool/vmm/cold.h"
 #include "region.h"
 #include "shim/base/log.h"
 #include "shim/record/record.h"
@@ -62,6 +63,7 @@ static struct gp_pool *create_pool(struct gp_context *context, int id)
 				gp_region_name(id), context->device->index);
 		return context->pool;
 	}
+	gp_cold_set_all(pool, gp_config_regions_is_cold(&gp_state.config.regions, gp_region_name(id)));
 	published = publish(context, id, pool);
 	if (published != pool) {
 		discard(pool);

@@ -12,7 +12,9 @@
 #include <string.h>
 
 #include "pool/pool_control.h"
+#include "pool/vmm/cold.h"
 #include "shim/backend/sleep.h"
+#include "shim/backend/spill.h"
 #include "shim/base/log.h"
 #include "shim/base/slow_path.h"
 #include "shim/context/context.h"
@@ -190,6 +192,9 @@ static int64_t release_cached(int device, bool waits)
 	gp_context_each(release_context, &release);
 	if (device != GPUPOOL_PINNED)
 		release.released_bytes += gp_kept_trim(device == GPUPOOL_ALL_DEVICES ? -1 : device, UINT64_MAX);
+	/* The program does not need its cache for now, so there may be room for memory that went to the host. */
+	if (device != GPUPOOL_PINNED)
+		(void)gp_spill_bring_back();
 	errno = saved_errno;
 	return release.error ? release.error : (int64_t)release.released_bytes;
 }
@@ -397,6 +402,17 @@ static int64_t api_wake(uint64_t timeout_ms)
 	return r;
 }
 
+static int api_cold(const void *ptr, uint64_t bytes)
+{
+	int saved_errno = errno, r;
+
+	if (!is_serving())
+		return -ENOSYS;
+	r = gp_cold_note(&gp_state.device_map, (uint64_t)(uintptr_t)ptr, bytes);
+	errno = saved_errno;
+	return r == GP_E_FOREIGN ? -EINVAL : r;
+}
+
 __attribute__((used)) static const struct gpupool_table gp_api_table = {
 	.bytes = sizeof(gp_api_table),
 	.version = api_version,
@@ -414,6 +430,7 @@ __attribute__((used)) static const struct gpupool_table gp_api_table = {
 	.sleep = api_sleep,
 	.wake = api_wake,
 	.sleep_as = api_sleep_as,
+	.cold = api_cold,
 };
 
 #define TEXT_OF(x) #x

@@ -7,6 +7,7 @@
  */
 
 #include "shim/backend/backend_supply.h"
+#include "shim/backend/spill.h"
 #include "shim/base/log.h"
 #include "shim/context/context_end.h"
 #include "shim/debug/debug.h"
@@ -47,6 +48,8 @@ static CUresult export_mapped(CUipcMemHandle *handle, CUdeviceptr ptr, const str
 
 	if (why_not)
 		return let_driver_refuse(handle, ptr, why_not);
+	if (!gp_spill_settle(ptr))
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	gp_record(NULL, EXPORT, ptr);
 	(void)gp_pool_export(&gp_state.device_map, ptr);
 	gp_context_need_completion(why);

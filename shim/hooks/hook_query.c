@@ -15,6 +15,7 @@
 #include "shim/backend/default_pool.h"
 #include "shim/backend/pointer_answers.h"
 #include "shim/backend/sleep.h"
+#include "shim/backend/spill.h"
 #include "shim/base/log.h"
 #include "shim/context/group.h"
 #include "shim/context/context_end.h"
@@ -238,6 +239,23 @@ static CUmemoryPool default_pool_at(CUdeviceptr ptr)
 	return handle;
 }
 
+/* Memory that is in the host for a while is device memory to the program. */
+static void answer_as_device(void *data, int attribute, CUdeviceptr ptr)
+{
+	struct gp_pool *pool = gp_addrmap_pool_of(&gp_state.device_map, ptr);
+	const struct gp_context *context = pool ? gp_pool_owner(pool) : NULL;
+
+	if (context && attribute == CU_POINTER_ATTRIBUTE_MEMORY_TYPE)
+		*(unsigned *)data = CU_MEMORYTYPE_DEVICE;
+	else if (context && attribute == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
+		*(int *)data = context->device->index;
+	else if (context && attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER)
+		*(void **)data = NULL;
+	else if (context && attribute == CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE)
+		*(unsigned char *)data = context->is_rdma_capable;
+	gp_pool_put(pool);
+}
+
 /* Replaces the driver's answer for attributes that tell one allocation from another. */
 static void answer_attribute(void *data, int attribute, const struct gp_block_info *info)
 {
@@ -330,6 +348,11 @@ static CUresult ask_attribute(void *data, int attribute, CUdeviceptr ptr)
 	/* The driver may have no answer for memory of which gpupool knows the context. */
 	if (r && data && attribute == CU_POINTER_ATTRIBUTE_CONTEXT && find_any_block(ptr, &info) && is_ownerless(&info))
 		r = CUDA_SUCCESS;
+	/* The driver has no answer for device memory. */
+	if (!r && data && attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER && gp_spill_is_there(ptr))
+		r = CUDA_ERROR_INVALID_VALUE;
+	if (!r && data && gp_spill_is_there(ptr))
+		answer_as_device(data, attribute, ptr);
 	if (!r && data && find_any_block(ptr, &info))
 		answer_attribute(data, attribute, &info);
 	else if (!r && data && attribute == CU_POINTER_ATTRIBUTE_BUFFER_ID)
@@ -371,6 +394,9 @@ static CUresult ask_attributes(unsigned n, int *attributes, void **data, CUdevic
 	if (r || !attributes || !data)
 		return r;
 	is_block = find_any_block(ptr, &info);
+	for (unsigned i = 0; gp_spill_is_there(ptr) && i < n; i++)
+		if (data[i])
+			answer_as_device(data[i], attributes[i], ptr);
 	for (unsigned i = 0; i < n; i++) {
 		if (data[i] && is_block)
 			answer_attribute(data[i], attributes[i], &info);
@@ -475,6 +501,8 @@ CUresult hook_cuMemGetHandleForAddressRange(
 		 * The driver may have no handle for memory that is not from cuMemAlloc. An attempt that fails must have
 		 * no effect, so such a block is marked after success.
 		 */
+		if (!gp_spill_settle(ptr))
+			return CUDA_ERROR_OUT_OF_MEMORY;
 		marks_later = gp_backend_of(ptr) != GP_CONFIG_BACKEND_DEVICE;
 		if (!marks_later)
 			mark_exported(ptr, why);

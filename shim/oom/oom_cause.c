@@ -123,7 +123,9 @@ void gp_oom_explain(struct gp_oom *oom)
 	uint64_t wanted = gp_round_up(gp_min(oom->bytes, UINT64_MAX - GP_ALIGN), GP_ALIGN);
 	uint64_t in_reach = sum(room, oom->stats.cached_bytes + oom->stats.returning_bytes);
 
+	/* Memory in the host takes none of the memory that the process may use. */
 	oom->held_bytes = sum(oom->least_bytes, oom->unpooled_bytes);
+	oom->held_bytes -= gp_min(oom->stats.spilled_bytes, oom->held_bytes);
 	oom->usable_bytes = gp_min(oom->limit_bytes, sum(oom->charged_bytes, oom->device_free_bytes));
 	oom->usable_bytes = gp_min(oom->usable_bytes, sum(oom->charged_bytes, left_of_group(oom)));
 	oom->missing_bytes = wanted - gp_min(wanted, in_reach);

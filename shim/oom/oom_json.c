@@ -120,6 +120,7 @@ static void write_holders(struct gp_json *out, struct gp_stack_json *stacks, con
 static void write_numbers(struct gp_json *out, const struct gp_oom *oom)
 {
 	uint64_t taken = oom->device_total_bytes - gp_min(oom->device_free_bytes, oom->device_total_bytes);
+	uint64_t held = oom->stats.total_bytes - oom->stats.spilled_bytes;
 	bool is_known = oom->what != GP_OOM_PINNED && oom->device_free_bytes != UINT64_MAX;
 
 	gp_json_u64(out, "age_ns", gp_clock_now_ns(NULL) - oom->time_ns);
@@ -140,13 +141,14 @@ static void write_numbers(struct gp_json *out, const struct gp_oom *oom)
 	gp_group_json(out, &oom->group);
 	gp_json_amount(out, "device_total_bytes", is_known ? oom->device_total_bytes : UINT64_MAX);
 	gp_json_amount(out, "device_free_bytes", is_known ? oom->device_free_bytes : UINT64_MAX);
-	gp_json_amount(out, "outside_bytes", is_known ? taken - gp_min(oom->stats.total_bytes, taken) : UINT64_MAX);
+	gp_json_amount(out, "outside_bytes", is_known ? taken - gp_min(held, taken) : UINT64_MAX);
 	gp_json_u64(out, "unpooled_bytes", oom->unpooled_bytes);
 	gp_json_u64(out, "used_bytes", oom->stats.used_bytes);
 	gp_json_u64(out, "cached_bytes", oom->stats.cached_bytes);
 	gp_json_u64(out, "pending_bytes", oom->stats.pending_bytes);
 	gp_json_u64(out, "returning_bytes", oom->stats.returning_bytes);
 	gp_json_u64(out, "total_bytes", oom->stats.total_bytes);
+	gp_json_u64(out, "spilled_bytes", oom->stats.spilled_bytes);
 	gp_json_u64(out, "largest_unused_bytes", oom->largest_unused_bytes);
 }
 

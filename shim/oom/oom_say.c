@@ -48,6 +48,15 @@ static void log_process(const struct gp_oom *oom)
 		gp_amount_text(unpooled, oom->unpooled_bytes), amount_or(limit, oom->limit_bytes, "none"));
 }
 
+static void log_spilled(const struct gp_oom *oom)
+{
+	amount spilled;
+
+	if (oom->stats.spilled_bytes)
+		gp_log(GP_LOG_WARN, "  in host memory: %s of what is used (GPUPOOL_SPILL)",
+			gp_amount_text(spilled, oom->stats.spilled_bytes));
+}
+
 static void log_device(const struct gp_oom *oom)
 {
 	uint64_t taken = oom->device_total_bytes - gp_min(oom->device_free_bytes, oom->device_total_bytes);
@@ -57,7 +66,7 @@ static void log_device(const struct gp_oom *oom)
 		return;
 	gp_log(GP_LOG_WARN, "  device: total %s, free %s, outside gpupool %s",
 		gp_amount_text(total, oom->device_total_bytes), gp_amount_text(available, oom->device_free_bytes),
-		gp_amount_text(outside, taken - gp_min(oom->stats.total_bytes, taken)));
+		gp_amount_text(outside, taken - gp_min(oom->stats.total_bytes - oom->stats.spilled_bytes, taken)));
 }
 
 static void log_rounds(const struct gp_oom *oom)
@@ -352,6 +361,7 @@ void gp_oom_say(const struct gp_oom *oom)
 		gp_log(GP_LOG_WARN, "out of %s (error %" PRIu64 " of this process): a request for %s%s failed",
 			memory_text(oom, memory), oom->n, gp_amount_text(requested, oom->bytes), unpooled);
 	log_process(oom);
+	log_spilled(oom);
 	log_device(oom);
 	log_rounds(oom);
 	log_group(&oom->group);

@@ -156,6 +156,12 @@ class Doctor(unittest.TestCase):
         self.expect(found, "settings", "todo", "gpupool is switched off by GPUPOOL.")
         self.assertNotIn("pool", found)
 
+    def test_a_pool_type_whose_memory_cannot_go_to_the_host_is_reported(self):
+        found = self.ask("--spill=8GiB", "--doctor")
+        self.expect(found, "settings", "todo", "GPUPOOL_SPILL has no effect")
+        self.ask("--doctor", status=0, GPUPOOL_SPILL="8GiB", GPUPOOL_POOL="vmm")
+        self.expect(self.ask("--doctor", GPUPOOL_SPILL="much"), "settings", "todo", "'much' is not a size")
+
     def test_a_recording_that_cannot_be_made_is_reported(self):
         (self.folder / "record").write_text("")
         self.expect(self.ask("--record=record", "--doctor"), "settings", "todo", "cannot record to record: it exists")

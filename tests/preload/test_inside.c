@@ -347,6 +347,19 @@ START_TEST(a_program_ends_without_an_error_while_its_figures_are_kept_for_a_summ
 }
 END_TEST
 
+static const char *const spilled[] = {"threads", "ends"};
+
+START_TEST(a_program_whose_memory_goes_to_the_host_ends_without_an_error)
+{
+	const char *env[] = {"GPUPOOL_POOL=vmm", "GPUPOOL_SPILL=512MiB", "SIMGPU_MEMORY=128M", "GPUPOOL_RESERVE=0",
+		"SIMGPU_LATENCY=cuEventQuery=100000", "GPUPOOL_LOG=off", "APP_STEPS=12", NULL};
+
+	play_run(&(struct play){.program = "app_spill_inside", .words = {spilled[_i]}, .env = env});
+	ck_assert_str_eq(play_err, "");
+	ck_assert_int_eq(play_status, 0);
+}
+END_TEST
+
 static void add_usual(TCase *tc)
 {
 	tcase_add_loop_test(tc, a_program_with_the_library_linked_in_behaves_as_without_it, 0, N_ROWS);
@@ -371,6 +384,7 @@ static void add_others(TCase *tc)
 		n_left_out ? N_RESTING_ALONE : (int)LENGTH(resting));
 	tcase_add_loop_test(tc, a_program_ends_without_an_error_while_its_figures_are_kept_for_a_summary, 0,
 		(int)LENGTH(summed_up));
+	tcase_add_loop_test(tc, a_program_whose_memory_goes_to_the_host_ends_without_an_error, 0, (int)LENGTH(spilled));
 	tcase_add_loop_test(tc, retry_rounds_serve_the_same_requests_with_the_library_linked_in, 0, (int)LENGTH(pools));
 }
 

@@ -35,6 +35,12 @@ static bool is_capable(const struct sim_block *block)
 	return block->kind == SIM_MAPPED && sim_physical_properties(block->physical)->allocFlags.gpuDirectRDMACapable;
 }
 
+/* Returns true for memory of the host, also where it is mapped at reserved addresses. */
+static bool is_of_host(const struct sim_block *block)
+{
+	return block->kind > SIM_MANAGED || (block->kind == SIM_MAPPED && !sim_physical_device(block->physical));
+}
+
 static int handle_types(const struct sim_block *block)
 {
 	return block->kind == SIM_MAPPED ? sim_physical_properties(block->physical)->requestedHandleTypes : 0;
@@ -55,7 +61,7 @@ static CUresult get_attribute(void *data, int attribute, CUdeviceptr ptr, struct
 	case CU_POINTER_ATTRIBUTE_CONTEXT:
 		PUT(CUcontext, context_of(block));
 	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-		PUT(int, block->kind <= SIM_MANAGED ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST);
+		PUT(int, is_of_host(block) ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
 	case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
 		PUT(CUdeviceptr, ptr);
 	case CU_POINTER_ATTRIBUTE_HOST_POINTER:

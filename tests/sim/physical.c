@@ -7,6 +7,7 @@
  *
  * Memory that is exported moves to a file of its own, which a descriptor gives to other processes. The
  * file outlives its owner while another process has it open. After the memory, it has a struct trailer.
+ * Memory of the host is in a file of its own from the beginning, and takes none of a device.
  */
 
 #include <fcntl.h>
@@ -56,6 +57,14 @@ static void enter(struct sim_physical *physical)
 	all = physical;
 }
 
+/* Gives memory of the host a file. */
+static CUresult take_host(struct sim_physical *physical)
+{
+	physical->fd = memfd_create("simgpu-host", MFD_CLOEXEC);
+	return physical->fd < 0 || ftruncate(physical->fd, (off_t)physical->bytes) ? CUDA_ERROR_OUT_OF_MEMORY
+										   : CUDA_SUCCESS;
+}
+
 static CUresult create(
 	enum sim_magic magic, const struct sim_ctx *ctx, struct sim_device *device, size_t bytes, void *handle)
 {
@@ -73,7 +82,7 @@ static CUresult create(
 	physical->addr = addr;
 	enter(physical);
 	*(struct sim_physical **)handle = physical;
-	return CUDA_SUCCESS;
+	return device ? CUDA_SUCCESS : take_host(physical);
 }
 
 static void physical_free(struct sim_physical *physical)
@@ -169,7 +178,7 @@ off_t sim_physical_offset(const struct sim_physical *physical)
 
 bool sim_physical_is_shared(const struct sim_physical *physical)
 {
-	return physical->fd >= 0;
+	return physical->fd >= 0 && physical->device;
 }
 
 bool *sim_physical_dirty(struct sim_physical *physical)

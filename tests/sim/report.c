@@ -90,6 +90,18 @@ bool simgpu_idle(int device)
 	return idle;
 }
 
+bool simgpu_is_of_host(uint64_t addr)
+{
+	const struct sim_block *block;
+	bool is_of_host;
+
+	lock();
+	block = sim_block_at(addr);
+	is_of_host = block && block->kind == SIM_MAPPED && !sim_physical_device(block->physical);
+	pthread_mutex_unlock(&sim.lock);
+	return is_of_host;
+}
+
 size_t simgpu_allocated_bytes(int device)
 {
 	size_t bytes = 0;

@@ -31,6 +31,7 @@ SIMGPU_API void simgpu_advance(uint64_t ns);
 
 SIMGPU_API bool simgpu_idle(int device);              /* all submitted work is finished */
 SIMGPU_API size_t simgpu_allocated_bytes(int device); /* physical memory in use, contexts included */
+SIMGPU_API bool simgpu_is_of_host(uint64_t addr);     /* memory of the host is mapped at this address */
 
 /*
  * Injects faults as SIMGPU_FAULT does, in addition to earlier ones. NULL removes all. Returns false if

@@ -3,7 +3,7 @@
 
 /*
  * Reserved addresses, and physical memory that is mapped there. Mapped memory is a block, which a
- * device can touch once it has access. For physical memory of the host, only the mapping is recorded.
+ * device can touch once it has access. Memory of the host can be mapped like that of a device.
  * A reservation has two address ranges: one for the program, and one through which the simulator
  * accesses the mapped memory.
  */
@@ -26,7 +26,7 @@ struct mapping {
 	uint64_t addr;
 	size_t bytes;
 	struct sim_physical *physical;
-	struct sim_block *block; /* NULL: memory of the host */
+	struct sim_block *block;
 };
 
 static struct reservation *reservations;
@@ -138,19 +138,19 @@ static CUresult show(const struct mapping *m, char *bytes)
 CUresult sim_physical_moved(const struct sim_physical *physical)
 {
 	for (const struct mapping *m = mappings; m; m = m->next)
-		if (m->physical == physical && m->block)
+		if (m->physical == physical)
 			SIM_TRY(show(m, sim_virtual_bytes(m->addr)));
 	return CUDA_SUCCESS;
 }
 
-/* Maps memory of a device as a block. Memory of the host gets none. */
+/* Maps memory as a block. For memory of the host a real driver names device 0, and so does this one. */
 static CUresult make_block(struct mapping *m)
 {
 	struct sim_device *device = sim_physical_device(m->physical);
 	char *bytes = sim_virtual_bytes(m->addr);
 
 	if (!device)
-		return CUDA_SUCCESS;
+		SIM_TRY(sim_device_of(0, &device));
 	SIM_TRY(show(m, bytes));
 	m->block = sim_block_enter(SIM_MAPPED, NULL, m->addr, m->bytes);
 	m->block->device = device;
@@ -161,8 +161,6 @@ static CUresult make_block(struct mapping *m)
 /* Ends a mapped block. Work that the host does not know to be finished could still touch it, which is a race. */
 static void end_block(struct mapping *m)
 {
-	if (!m->block)
-		return;
 	sim_race_unmap(m->addr, m->addr + m->bytes);
 	sim_block_free(m->block);
 	mmap(sim_virtual_bytes(m->addr), m->bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
@@ -242,7 +240,7 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t bytes, const CUmemAccessDesc *ac
 		if (access[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE)
 			SIM_TRY(sim_device_of(access[i].location.id, &device));
 	for (const struct mapping *m = mappings; m; m = m->next)
-		for (size_t i = 0; overlaps(m, ptr, bytes) && m->block && i < n; i++)
+		for (size_t i = 0; overlaps(m, ptr, bytes) && i < n; i++)
 			if (access[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE)
 				set_access(m->block, &access[i]);
 	return CUDA_SUCCESS;
@@ -258,7 +256,7 @@ CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(sim_device_of(location->id, &device));
 	for (const struct mapping *m = mappings; m; m = m->next) {
-		if (!overlaps(m, ptr, 1) || !m->block)
+		if (!overlaps(m, ptr, 1))
 			continue;
 		*flags = m->block->access >> location->id & 1 ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : 0;
 		return CUDA_SUCCESS;

@@ -653,6 +653,7 @@ static void fence_failed(void *arg)
 static const struct gp_backend_ops ops = {
 	.mapping = &fake_mapping,
 	.sleep = &fake_sleep,
+	.spill = &fake_spill,
 	.reserve = reserve,
 	.release = release,
 	.release_begin = release_begin,

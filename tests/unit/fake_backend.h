@@ -44,6 +44,7 @@ enum fake_call {
 	FAKE_HOST_TAKE,
 	FAKE_COPY,
 	FAKE_COPY_WAIT,
+	FAKE_HOST_CREATE,
 	FAKE_N_CALLS
 };
 
@@ -117,6 +118,9 @@ struct fake {
 	struct fake_log_entry log[FAKE_LOG_SIZE]; /* a ring; the latest call precedes n_logged % FAKE_LOG_SIZE */
 	uint64_t n_logged;
 
+	uint64_t (*make_room)(uint64_t bytes, uint64_t least); /* for round 7; NULL: no memory can move */
+	uint64_t seeks;                                        /* requests that ask for room */
+
 	/* Private. */
 	struct gp_submissions work;
 	pthread_mutex_t lock;      /* ranges, log, plans */
@@ -137,6 +141,12 @@ struct fake {
 /* Keeps a history for a capacity up to 1 GiB. */
 void fake_init(struct fake *fake, uint64_t capacity);
 void fake_deinit(struct fake *fake);
+
+/*
+ * Returns the address where the content of this memory was first, and whether it is in host memory now. 0: nothing is
+ * mapped there.
+ */
+uint64_t fake_content(struct fake *fake, uint64_t addr, bool *ret_is_of_host);
 
 /*
  * Returns NULL if there was no breach, and all mappings and addresses are gone, except those that the driver

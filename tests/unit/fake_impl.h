@@ -24,6 +24,8 @@ struct fake_chunk {
 	bool is_stuck;    /* the driver has refused to unmap it */
 	bool is_released; /* the pool has released it; it is freed once it is unmapped */
 	bool is_hopeless; /* the driver refused to unmap it even after the context's end */
+	bool is_of_host;  /* counted in host_bytes instead of reserved_bytes */
+	uint64_t content; /* the address where its content was first; 0: it was never copied */
 };
 
 /* Keeps the first breach that is reported. */
@@ -48,6 +50,13 @@ void fake_wait_for(struct fake *fake, uint64_t work);
  */
 bool fake_is_mapped(struct fake *fake, uint64_t addr, uint64_t bytes);
 extern const struct gp_mapping_ops fake_mapping;
+
+/* Adds a chunk, whose handle is fake->n_handles then, and finds one by an address. fake->lock is held. */
+void fake_add_chunk_locked(struct fake *fake, uint64_t bytes, bool is_of_host);
+struct fake_chunk *fake_chunk_at_locked(struct fake *fake, uint64_t addr);
+
+/* fake_spill.c */
+extern const struct gp_spill_ops fake_spill;
 
 /* fake_sleep.c: a breach if a copy from or to this memory is under way. fake->lock is held. */
 void fake_check_copies_locked(struct fake *fake, uint64_t addr, uint64_t bytes);

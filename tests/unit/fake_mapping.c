@@ -8,7 +8,7 @@
 
 #include "fake_impl.h"
 
-static const struct fake_chunk *chunk_at_locked(const struct fake *fake, uint64_t addr)
+struct fake_chunk *fake_chunk_at_locked(struct fake *fake, uint64_t addr)
 {
 	for (size_t i = 0; i < fake->n_chunks; i++)
 		if (fake->chunks[i].addr && addr >= fake->chunks[i].addr &&
@@ -17,9 +17,9 @@ static const struct fake_chunk *chunk_at_locked(const struct fake *fake, uint64_
 	return NULL;
 }
 
-static bool is_usable_locked(const struct fake *fake, uint64_t addr)
+static bool is_usable_locked(struct fake *fake, uint64_t addr)
 {
-	const struct fake_chunk *chunk = chunk_at_locked(fake, addr);
+	const struct fake_chunk *chunk = fake_chunk_at_locked(fake, addr);
 
 	return chunk && !chunk->is_useless;
 }
@@ -78,7 +78,12 @@ static struct fake_chunk *find_chunk_locked(struct fake *fake, uint64_t handle)
 	return NULL;
 }
 
-static void add_chunk_locked(struct fake *fake, uint64_t bytes)
+static uint64_t *bytes_of_locked(struct fake *fake, bool is_of_host)
+{
+	return is_of_host ? &fake->host_bytes : &fake->reserved_bytes;
+}
+
+void fake_add_chunk_locked(struct fake *fake, uint64_t bytes, bool is_of_host)
 {
 	if (fake->n_chunks == fake->chunks_size) {
 		fake->chunks_size = fake->chunks_size * 2 + 64;
@@ -86,13 +91,14 @@ static void add_chunk_locked(struct fake *fake, uint64_t bytes)
 		if (!fake->chunks)
 			abort();
 	}
-	fake->chunks[fake->n_chunks++] = (struct fake_chunk){.handle = ++fake->n_handles, .size = bytes};
-	fake->reserved_bytes += bytes;
+	fake->chunks[fake->n_chunks++] =
+		(struct fake_chunk){.handle = ++fake->n_handles, .size = bytes, .is_of_host = is_of_host};
+	*bytes_of_locked(fake, is_of_host) += bytes;
 }
 
 static void remove_chunk_locked(struct fake *fake, struct fake_chunk *chunk)
 {
-	fake->reserved_bytes -= chunk->size;
+	*bytes_of_locked(fake, chunk->is_of_host) -= chunk->size;
 	*chunk = fake->chunks[--fake->n_chunks];
 }
 
@@ -107,7 +113,7 @@ static int create(void *arg, uint64_t bytes, uint64_t *ret_handle)
 	if (!entry.result && bytes > fake->capacity - fake->outside - fake->reserved_bytes)
 		entry.result = -ENOMEM;
 	if (!entry.result) {
-		add_chunk_locked(fake, bytes);
+		fake_add_chunk_locked(fake, bytes, false);
 		*ret_handle = fake->n_handles;
 	}
 	pthread_mutex_unlock(&fake->lock);
@@ -145,7 +151,7 @@ static int map_chunk(void *arg, uint64_t addr, uint64_t bytes, uint64_t handle, 
 	*ret_is_stuck = entry.result && fake_begin(fake, FAKE_UNDO);
 	pthread_mutex_lock(&fake->lock);
 	for (uint64_t at = addr; at < addr + bytes; at += GP_MIB)
-		if (chunk_at_locked(fake, at))
+		if (fake_chunk_at_locked(fake, at))
 			fake_set_breach(fake, "a chunk was mapped where another one is");
 	chunk = find_chunk_locked(fake, handle);
 	if (chunk && (chunk->addr || chunk->was_exported || chunk->size != bytes))

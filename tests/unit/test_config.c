@@ -128,6 +128,18 @@ static void check_texts(const char *const *environment)
 	}
 }
 
+START_TEST(a_bound_of_host_memory_and_names_of_cold_regions_are_read)
+{
+	static const char *environment[] = {
+		"GPUPOOL_SPILL=32GiB", "GPUPOOL_REGIONS=lib=libfft.so*:fft,cold=opt*", NULL};
+
+	ck_assert_int_eq(parse(environment), 0);
+	ck_assert_uint_eq(config.spill_bytes, UINT64_C(32) << 30);
+	ck_assert(gp_config_regions_is_cold(&config.regions, "optimizer"));
+	ck_assert(!gp_config_regions_is_cold(&config.regions, "fft"));
+}
+END_TEST
+
 START_TEST(every_variable_is_parsed_and_its_text_is_kept_as_typed)
 {
 	static const char *environment[] = {"GPUPOOL=yes", "GPUPOOL_POOL=Binned", "GPUPOOL_BACKEND=Managed",
@@ -136,7 +148,7 @@ START_TEST(every_variable_is_parsed_and_its_text_is_kept_as_typed)
 		"GPUPOOL_PENDING_COUNT=0", "GPUPOOL_PENDING_RATIO=50%", "GPUPOOL_THREAD_CACHE=1MiB",
 		"GPUPOOL_REUSE=completed", "GPUPOOL_VMM_CACHE=off", "GPUPOOL_SYNC_FREE=1", "GPUPOOL_ASYNC=yes",
 		"GPUPOOL_RUNTIME_LAYER=no", "GPUPOOL_OOM_WAIT=1500", "GPUPOOL_YIELD=off", "GPUPOOL_SLEEP=idle:90s",
-		"GPUPOOL_SLEEP_HOST=64GiB", "GPUPOOL_SLEEP_KEEP=on", "GPUPOOL_LOG=debug",
+		"GPUPOOL_SLEEP_HOST=64GiB", "GPUPOOL_SLEEP_KEEP=on", "GPUPOOL_SPILL=32GiB", "GPUPOOL_LOG=debug",
 		"GPUPOOL_LOG_FILE=/tmp/%p.%h.%r.%j.%u.log", "GPUPOOL_RECORD=/tmp/%%%j/%r.rec",
 		"GPUPOOL_STACKS=12,sample=100", "GPUPOOL_DEBUG=off",
 		"GPUPOOL_REGIONS=nvtx,thread=io*,lib=libfft.so*:fft", "GPUPOOL_REPORT=exit:/tmp/%p.txt",
@@ -162,8 +174,7 @@ START_TEST(every_variable_is_parsed_and_its_text_is_kept_as_typed)
 	ck_assert_int_eq(config.view, GP_CONFIG_VIEW_OWN);
 	ck_assert(!config.is_pinned_pooled);
 	ck_assert_uint_eq(gp_limit_bytes(&config.pinned_limit, 64 * GIB), 16 * GIB);
-	ck_assert_uint_eq(config.reserve_bytes, 0);
-	ck_assert_uint_eq(config.pending_count, 0);
+	ck_assert(config.reserve_bytes == 0 && config.pending_count == 0);
 	ck_assert_double_eq_tol(config.pending_ratio, 0.5, 1e-12);
 	ck_assert_uint_eq(config.thread_cache_bytes, 1 << 20);
 	ck_assert_int_eq(config.reuse, GP_CONFIG_REUSE_COMPLETED);
@@ -181,8 +192,8 @@ START_TEST(every_variable_is_parsed_and_its_text_is_kept_as_typed)
 	ck_assert_int_eq(config.regions.rules[1].way, GP_REGION_BY_THREAD);
 	ck_assert(!strcmp(config.regions.rules[1].pattern, "io*") && !*config.regions.rules[1].name);
 	ck_assert_int_eq(config.regions.rules[2].way, GP_REGION_BY_LIBRARY);
-	ck_assert_str_eq(config.regions.rules[2].pattern, "libfft.so*");
-	ck_assert_str_eq(config.regions.rules[2].name, "fft");
+	ck_assert(
+		!strcmp(config.regions.rules[2].pattern, "libfft.so*") && !strcmp(config.regions.rules[2].name, "fft"));
 	ck_assert_str_eq(config.report, "exit:/tmp/%p.txt");
 	ck_assert(!strcmp(config.runtime_dir, "/run/x") && !strcmp(config.config_dir, "/etc/x"));
 	ck_assert_int_eq(config.own_pools, GP_CONFIG_OWN_POOLS_OFF);
@@ -754,6 +765,7 @@ int main(void)
 	suite_add_tcase(suite, tc);
 	tcase_add_test(tc, an_environment_without_gpupool_variables_gives_the_defaults);
 	tcase_add_test(tc, every_default_is_a_valid_value);
+	tcase_add_test(tc, a_bound_of_host_memory_and_names_of_cold_regions_are_read);
 	tcase_add_test(tc, every_variable_is_parsed_and_its_text_is_kept_as_typed);
 	ADD_ROWS(tc, groups, a_group_has_a_limit_and_optionally_a_name);
 	ADD_ROWS(tc, bad_groups, a_bad_group_is_a_limit_of_zero);

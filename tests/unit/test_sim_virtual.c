@@ -174,6 +174,43 @@ START_TEST(mapped_memory_can_be_distinguished_from_allocated_memory)
 }
 END_TEST
 
+/* A real driver names the host, device 0, and no host pointer (the first line of tests/gpu/spill_probe.c). */
+START_TEST(memory_of_the_host_can_be_mapped_and_takes_none_of_the_device)
+{
+	const CUmemAllocationProp on_host = {.type = 1, .location = {.type = CU_MEM_LOCATION_TYPE_HOST_NUMA}};
+	CUmemGenericAllocationHandle handle, device;
+	int type = 0, ordinal = -1, is_managed = -1;
+	size_t before, now, total;
+
+	reserve();
+	ok(cuMemGetInfo_v2(&before, &total));
+	ok(cuMemCreate(&handle, 2 * MIB, &on_host, 0));
+	ok(cuMemMap(base, 2 * MIB, 0, handle, 0));
+	allow(base, 2 * MIB, 0, 3);
+	ok(cuMemGetInfo_v2(&now, &total));
+	ck_assert_uint_eq(now, before);
+	ok(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, base));
+	ok(cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, base));
+	ok(cuPointerGetAttribute(&is_managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, base));
+	ck_assert(type == CU_MEMORYTYPE_HOST && ordinal == 0 && is_managed == 0);
+	fails(cuPointerGetAttribute(&now, CU_POINTER_ATTRIBUTE_HOST_POINTER, base), CUDA_ERROR_INVALID_VALUE);
+	ok(test_fill(NULL, base, MIB / 4, 7));
+	/* The content goes to device memory, which takes the place of the other. */
+	device = map(base + 2 * MIB, 2 * MIB);
+	ok(cuMemcpyDtoD_v2(base + 2 * MIB, base, 2 * MIB));
+	ok(cuCtxSynchronize());
+	ok(cuMemUnmap(base, 4 * MIB));
+	ok(cuMemRelease(handle));
+	ok(cuMemMap(base, 2 * MIB, 0, device, 0));
+	allow(base, 2 * MIB, 0, 3);
+	ck_assert_uint_eq(test_word(base + MIB - 4), 7);
+	ck_assert_uint_eq(test_word(base + MIB), 0);
+	ok(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, base));
+	ck_assert_int_eq(type, CU_MEMORYTYPE_DEVICE);
+	ck_assert_uint_eq(simgpu_races() + simgpu_invalid_uses(), 0);
+}
+END_TEST
+
 START_TEST(mapped_memory_outlives_its_context)
 {
 	CUmemGenericAllocationHandle handle;
@@ -208,6 +245,7 @@ static TCase *virtual_cases(void)
 	tcase_add_loop_test(tc, an_unmap_before_the_host_knows_that_the_work_is_complete_is_a_race, 0,
 		sizeof(ways_to_learn) / sizeof(*ways_to_learn));
 	tcase_add_test(tc, mapped_memory_can_be_distinguished_from_allocated_memory);
+	tcase_add_test(tc, memory_of_the_host_can_be_mapped_and_takes_none_of_the_device);
 	tcase_add_test(tc, mapped_memory_outlives_its_context);
 	return tc;
 }

@@ -113,6 +113,8 @@ static const struct metric start_metric = {
 /* The members of a device, and of pinned memory, that are collected without --collect=all. */
 static const char *const basic_members[] = {
 	"used_bytes", "cached_bytes", "total_bytes", "peak_total_bytes", "limit_bytes", "hits", "misses", "ooms"};
+/* The same, of the devices on which it is not 0. */
+static const char *const rare_members[] = {"spilled_bytes"};
 static const char *const basic_pinned_members[] = {"used_bytes", "total_bytes"};
 
 /* The members that are the same for all processes on a device. */
@@ -295,12 +297,15 @@ static size_t count_series(const json_t *reply, bool is_all)
 	const json_t *devices = json_object_get(reply, "devices"), *pinned = json_object_get(reply, "pinned"), *device;
 	size_t n_rounds = count_bounded(pinned, "retries", ROUNDS_MAX), n_memories = 1, n_regions = 0, n_sleep = 0, i;
 	size_t n_steps = count_bounded(pinned, "steps", ROUNDS_MAX);
+	size_t n_rare = 0;
 	uint64_t seen = 0, index;
 
 	json_array_foreach(devices, i, device) {
 		if (!stat_reply_new_device(device, &seen, &index))
 			continue;
 		n_memories++;
+		for (size_t k = 0; k < LENGTH(rare_members); k++)
+			n_rare += stat_reply_u64_or_0(device, rare_members[k]) != 0;
 		n_rounds += count_bounded(device, "retries", ROUNDS_MAX);
 		n_steps += count_bounded(device, "steps", ROUNDS_MAX);
 		n_regions += count_bounded(device, "by_region", REGIONS_MAX);
@@ -308,7 +313,7 @@ static size_t count_series(const json_t *reply, bool is_all)
 	if (stat_sleep_is_of_interest(reply))
 		n_sleep = n_memories + LENGTH(sleep_metrics);
 	if (!is_all)
-		return n_memories * LENGTH(basic_members) + n_sleep;
+		return n_memories * LENGTH(basic_members) + n_sleep + n_rare;
 	return n_sleep + n_memories * sizeof(metrics) / sizeof(*metrics) +
 	       n_rounds * sizeof(round_metrics) / sizeof(*round_metrics) +
 	       n_steps * sizeof(step_metrics) / sizeof(*step_metrics) +
@@ -426,6 +431,26 @@ static void write_member(const struct writer *w, const struct metric *m, const j
 		return;
 	snprintf(braced, sizeof(braced), "{%.*s}", LABELS_MAX - 1, labels);
 	write_sample(w, m, braced, value);
+}
+
+static void write_member_but_0(const struct writer *w, const struct metric *m, const json_t *memory, const char *labels)
+{
+	if (stat_reply_u64_or_0(memory, m->member))
+		write_member(w, m, memory, labels);
+}
+
+/* True if the member is not 0 on any device. */
+static bool is_any(const struct writer *w, const struct metric *m)
+{
+	for (size_t at = 0; at < w->n_processes; at++) {
+		const json_t *devices = json_object_get(w->processes[at].answer, "devices"), *device;
+		size_t i;
+
+		json_array_foreach(devices, i, device)
+			if (!w->processes[at].is_cut && stat_reply_u64_or_0(device, m->member))
+				return true;
+	}
+	return false;
 }
 
 /* Returns true if the name of a round is a word that no round before it has. */
@@ -772,6 +797,10 @@ static void write_basic(const struct writer *w)
 		if (is_among(m->member, basic_members, LENGTH(basic_members))) {
 			begin_family(w, m);
 			each_device(w, m, write_member);
+		}
+		if (is_among(m->member, rare_members, LENGTH(rare_members)) && is_any(w, m)) {
+			begin_family(w, m);
+			each_device(w, m, write_member_but_0);
 		}
 		if (is_among(m->member, basic_pinned_members, LENGTH(basic_pinned_members)))
 			write_pinned(w, m, write_member);

@@ -56,6 +56,10 @@ static void check_settings(struct doctor *doctor, struct gp_config *config)
 		(void)run_pools_off();
 	(void)run_record_check(config);
 	check_sleep(config);
+	if (config->spill_bytes && config->pool != GP_CONFIG_POOL_VMM && config->pool != GP_CONFIG_POOL_AUTO)
+		run_error("set GPUPOOL_POOL=vmm.",
+			"GPUPOOL_SPILL has no effect: only memory of the pool type vmm can move "
+			"to the host.");
 	for (int i = 0; i < GP_OPTION_COUNT; i++)
 		n += config->source[i] == GP_CONFIG_ENVIRONMENT || config->source[i] == GP_CONFIG_FILE;
 	if (doctor_heard_nothing(doctor))

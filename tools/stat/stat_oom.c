@@ -77,8 +77,11 @@ static void print_numbers(const json_t *oom)
 		{"total", "total_bytes"}, {"not pooled", "unpooled_bytes"}, {"limit", "limit_bytes"}};
 	static const char *const device[][2] = {
 		{"total", "device_total_bytes"}, {"free", "device_free_bytes"}, {"outside gpupool", "outside_bytes"}};
+	static const char *const host[][2] = {{"has of it", "spilled_bytes"}};
 
 	print_bytes(oom, "process", process, sizeof(process) / sizeof(*process));
+	if (stat_reply_u64_or_0(oom, "spilled_bytes"))
+		print_bytes(oom, "host", host, sizeof(host) / sizeof(*host));
 	print_bytes(oom, "device", device, sizeof(device) / sizeof(*device));
 	print_group(json_object_get(oom, "group"));
 }

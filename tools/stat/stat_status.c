@@ -61,7 +61,8 @@ static void print_julia(const json_t *device, const char *pool)
 {
 	uint64_t total, free_bytes, used = stat_reply_u64_or_0(device, "used_bytes");
 	uint64_t idle = stat_reply_u64_or_0(device, "unused_bytes");
-	uint64_t taken = stat_reply_u64_or_0(device, "total_bytes") + stat_reply_u64_or_0(device, "unpooled_bytes");
+	uint64_t taken = stat_reply_u64_or_0(device, "total_bytes") + stat_reply_u64_or_0(device, "unpooled_bytes") -
+			 stat_reply_u64_or_0(device, "spilled_bytes");
 	char a[STAT_TEXT_MAX], b[STAT_TEXT_MAX], c[STAT_TEXT_MAX], name[STAT_TEXT_MAX];
 
 	print_device_name(device);
@@ -120,6 +121,8 @@ static void print_total(const json_t *counters)
 	uint64_t limit;
 
 	print_line("total", bytes(counters, "total_bytes", a), "taken from the driver");
+	if (stat_reply_u64_or_0(counters, "spilled_bytes"))
+		print_line("in host memory", bytes(counters, "spilled_bytes", a), "of the total (GPUPOOL_SPILL)");
 	if (stat_reply_u64(counters, "limit_bytes", &limit))
 		stat_bytes(a, limit);
 	else
@@ -379,6 +382,28 @@ static void print_sleep(const json_t *reply)
 		puts(text);
 }
 
+/* Prints how much memory has moved to the host and back, and what that has cost. */
+static void print_spill(const json_t *spill)
+{
+	uint64_t moved = stat_reply_u64_or_0(spill, "out_bytes"), host = stat_reply_u64_or_0(spill, "host_bytes");
+	uint64_t refusals = stat_reply_u64_or_0(spill, "refusals");
+	char out[STAT_TEXT_MAX], back[STAT_TEXT_MAX], time[STAT_TEXT_MAX], now[STAT_TEXT_MAX], age[STAT_TEXT_MAX];
+
+	if (!moved && !refusals)
+		return;
+	stat_bytes(out, moved);
+	stat_bytes(back, stat_reply_u64_or_0(spill, "back_bytes"));
+	stat_duration(time, stat_reply_u64_or_0(spill, "held_ns"));
+	stat_bytes(now, host);
+	stat_age(age, stat_reply_u64_or_0(spill, "spilled_ns"));
+	if (host)
+		printf("for %s, %s have been in host memory, where the GPU's work is slower\n", age, now);
+	if (moved)
+		printf("moved to host memory %s, and back %s; work waited %s for it\n", out, back, time);
+	if (refusals)
+		printf("%" PRIu64 " time%s no memory could be moved to the host\n", refusals, stat_plural(refusals));
+}
+
 static void print_facts(const json_t *reply)
 {
 	char age[STAT_TEXT_MAX], backend[STAT_TEXT_MAX], text[256], clean[256];
@@ -397,6 +422,7 @@ static void print_facts(const json_t *reply)
 	}
 	print_pool_reasons(json_object_get(reply, "devices"));
 	print_sleep(reply);
+	print_spill(json_object_get(reply, "spill"));
 	if (stat_reply_u64_or_0(reply, "defer_scopes"))
 		puts("flushes of freed memory are deferred");
 	if (stat_reply_u64_or_0(reply, "regions"))

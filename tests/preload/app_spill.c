@@ -1,0 +1,489 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* A program that needs more memory than the device has. With GPUPOOL_SPILL it goes on; otherwise it runs out. */
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "api/gpupool.h"
+#include "app_driver.h"
+#include "tests/sim/abi.h"
+
+/* The device has 128 MiB, of which the context takes 4. */
+enum { N_BLOCKS = 7, TIMEOUT_MS = 2000 };
+
+static const size_t size = 16 * MIB, more_size = 24 * MIB;
+static CUdeviceptr blocks[N_BLOCKS], more;
+
+static uint64_t device_bytes(void)
+{
+	size_t (*allocated)(int device) = (size_t(*)(int))dlsym(RTLD_DEFAULT, "simgpu_allocated_bytes");
+
+	return allocated ? allocated(0) : 0;
+}
+
+/* Returns the bytes of a block that are in host memory, as the driver sees it. */
+static uint64_t host_bytes_of(CUdeviceptr ptr, size_t bytes)
+{
+	bool (*is_of_host)(uint64_t addr) = (bool (*)(uint64_t))dlsym(RTLD_DEFAULT, "simgpu_is_of_host");
+	uint64_t n = 0;
+
+	for (size_t at = 0; is_of_host && at < bytes; at += 2 * MIB)
+		n += is_of_host(ptr + at) ? 2 * MIB : 0;
+	return n;
+}
+
+static uint64_t host_bytes(void)
+{
+	uint64_t n = 0;
+
+	for (int i = 0; i < N_BLOCKS; i++)
+		n += host_bytes_of(blocks[i], size);
+	return n;
+}
+
+/* Makes the nth call from now fail: "FUNCTION N ERROR". NULL: no call fails any more. */
+static void fault(const char *text)
+{
+	bool (*inject)(const char *spec) = (bool (*)(const char *))dlsym(RTLD_DEFAULT, "simgpu_fault");
+	char function[64], spec[128];
+	unsigned nth;
+	int error;
+
+	if (inject && text && sscanf(text, "%63s %u %d", function, &nth, &error) == 3) {
+		snprintf(spec, sizeof(spec), "%s:%u=%d", function, (unsigned)app_calls(function) + nth, error);
+		(void)inject(spec);
+	} else if (inject && !text) {
+		(void)inject(NULL);
+	}
+}
+
+/* Fills the device. */
+static void make_blocks(void)
+{
+	app_start();
+	for (int i = 0; i < N_BLOCKS; i++) {
+		blocks[i] = app_alloc(size);
+		app_fill(NULL, blocks[i], size, 100u + (uint32_t)i);
+	}
+}
+
+static size_t count_wrong(void)
+{
+	size_t n = 0;
+
+	for (int i = 0; i < N_BLOCKS; i++)
+		n += app_count_wrong(NULL, blocks[i], size, 100u + (uint32_t)i);
+	return n;
+}
+
+/* Allocates more than the device has left, and uses it. */
+static CUresult ask_for_more(void)
+{
+	CUresult r = cuMemAlloc_v2(&more, more_size);
+
+	app_result("more", r);
+	if (!r)
+		app_fill(NULL, more, more_size, 7);
+	return r;
+}
+
+static void check(void)
+{
+	app_say("wrong words", "%zu", count_wrong());
+	if (more)
+		app_say("wrong words of more", "%zu", app_count_wrong(NULL, more, more_size, 7));
+}
+
+static void free_more(void)
+{
+	APP_MUST(cuMemFree_v2(more));
+	more = 0;
+	APP_MUST(cuCtxSynchronize());
+	(void)gpupool_reclaim(GPUPOOL_ALL_DEVICES);
+}
+
+/* The content is right while a part is in host memory, and when it is back. */
+static void content(void)
+{
+	make_blocks();
+	app_pause("before");
+	(void)ask_for_more();
+	app_fact("host bytes", host_bytes());
+	app_pause("spilled");
+	check();
+	free_more();
+	app_fact("host bytes after the return", host_bytes());
+	app_pause("back");
+	check();
+	app_report_driver();
+}
+
+/* The same, but only the library's own thread sees that there is room again. */
+static void watched(void)
+{
+	make_blocks();
+	(void)ask_for_more();
+	APP_MUST(cuMemFree_v2(more));
+	more = 0;
+	APP_MUST(cuCtxSynchronize());
+	for (int i = 0; i < 3000 && host_bytes(); i++)
+		usleep(10000);
+	app_fact("host bytes after the return", host_bytes());
+	check();
+	app_report_driver();
+}
+
+/* Returns a block that is in host memory, or the first one. */
+static CUdeviceptr spilled_block(void)
+{
+	for (int i = 0; i < N_BLOCKS; i++)
+		if (host_bytes_of(blocks[i], size))
+			return blocks[i];
+	return blocks[0];
+}
+
+static void queries(void)
+{
+	int type = 0, ordinal = -1,
+	    attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_HOST_POINTER};
+	unsigned is_managed = 9;
+	void *host = NULL, *values[] = {&type, &host};
+	size_t before = 0, now = 0, total = 0;
+	CUdeviceptr ptr;
+
+	make_blocks();
+	APP_MUST(cuMemGetInfo_v2(&before, &total));
+	(void)ask_for_more();
+	APP_MUST(cuMemGetInfo_v2(&now, &total));
+	app_say("total", "%zu MiB", total / MIB);
+	app_fact("free before", before);
+	app_fact("free", now);
+	ptr = spilled_block() + 512;
+	app_fact("host bytes", host_bytes());
+	APP_MUST(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, ptr));
+	app_say("type", "%d", type);
+	APP_MUST(cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, ptr));
+	app_say("ordinal", "%d", ordinal);
+	APP_MUST(cuPointerGetAttribute(&is_managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, ptr));
+	app_say("managed", "%u", is_managed);
+	app_result("host pointer", cuPointerGetAttribute(&host, CU_POINTER_ATTRIBUTE_HOST_POINTER, ptr));
+	type = 0;
+	host = &host;
+	APP_MUST(cuPointerGetAttributes(2, attributes, values, ptr));
+	app_say("type", "%d, host %d", type, host != NULL);
+}
+
+/* A graph that was made before its memory moves is right while it is away and when it is back. */
+static void graph(void)
+{
+	CUstream stream;
+	CUgraph captured;
+	CUgraphExec exec;
+	size_t wrong = 0;
+
+	make_blocks();
+	stream = app_stream();
+	APP_MUST(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	for (int i = 0; i < N_BLOCKS; i++)
+		APP_MUST(cuMemsetD32Async(blocks[i], 50u + (unsigned)i, MIB / 4, stream));
+	app_fill(stream, blocks[1] + MIB, MIB, 8);
+	APP_MUST(cuMemcpyDtoDAsync_v2(blocks[0] + MIB, blocks[1] + MIB, MIB, stream));
+	APP_MUST(cuStreamEndCapture(stream, &captured));
+	APP_MUST(cuGraphInstantiateWithFlags(&exec, captured, 0));
+	for (int round = 0; round < 3; round++) {
+		if (round == 1)
+			(void)ask_for_more();
+		if (round == 2)
+			free_more();
+		for (int i = 0; i < N_BLOCKS; i++)
+			app_fill(NULL, blocks[i], size, 100u + (uint32_t)i);
+		APP_MUST(cuCtxSynchronize());
+		APP_MUST(cuGraphLaunch(exec, stream));
+		APP_MUST(cuStreamSynchronize(stream));
+		for (int i = 0; i < N_BLOCKS; i++)
+			wrong += app_count_wrong(stream, blocks[i], MIB, 50u + (uint32_t)i);
+		wrong += app_count_wrong(stream, blocks[0] + MIB, MIB, 8);
+		app_fact(round == 1 ? "host bytes" : "others", host_bytes());
+	}
+	app_say("wrong words", "%zu", wrong);
+	APP_MUST(cuGraphExecDestroy(exec));
+	APP_MUST(cuGraphDestroy(captured));
+	app_report_driver();
+}
+
+/* While a kernel does not end, or a stream captures, the allocation fails. */
+static void busy(void)
+{
+	CUstream stream;
+	CUgraph captured;
+	uint32_t *flag;
+
+	make_blocks();
+	APP_MUST(cuCtxSynchronize());
+	stream = app_stream();
+	APP_MUST(cuMemHostAlloc((void **)&flag, 4096, 0));
+	*flag = 0;
+	app_spin_until(stream, flag, 1);
+	(void)ask_for_more();
+	app_fact("host bytes", host_bytes());
+	*(volatile uint32_t *)flag = 1;
+	APP_MUST(cuCtxSynchronize());
+	APP_MUST(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+	(void)ask_for_more();
+	APP_MUST(cuStreamEndCapture(stream, &captured));
+	APP_MUST(cuGraphDestroy(captured));
+	(void)ask_for_more();
+	check();
+	app_report_driver();
+}
+
+/* The driver refuses a call while memory moves to the host, or back. */
+static void faulty(void)
+{
+	const char *out = getenv("APP_FAULT_OUT"), *back = getenv("APP_FAULT_BACK");
+	CUresult r;
+
+	make_blocks();
+	APP_MUST(cuCtxSynchronize());
+	fault(out);
+	r = ask_for_more();
+	fault(NULL);
+	app_fact("host bytes", host_bytes());
+	check();
+	if (r)
+		(void)ask_for_more();
+	check();
+	fault(back);
+	free_more();
+	fault(NULL);
+	app_fact("host bytes after the return", host_bytes());
+	check();
+	(void)gpupool_reclaim(GPUPOOL_ALL_DEVICES);
+	app_fact("host bytes at last", host_bytes());
+	check();
+	app_report_driver();
+}
+
+/* The memory that the program names goes first. */
+static void cold(void)
+{
+	make_blocks();
+	app_say("cold", "%d", gpupool_cold((void *)(uintptr_t)blocks[3], size) == 0);
+	app_say("none of gpupool's", "%d", gpupool_cold(&more, 1) != 0);
+	app_say("past the end", "%d", gpupool_cold((void *)(uintptr_t)blocks[3], size + 1) != 0);
+	(void)ask_for_more();
+	app_fact("host bytes", host_bytes());
+	app_fact("host bytes of the cold block", host_bytes_of(blocks[3], size));
+	check();
+}
+
+/* The memory of a region that a rule names goes first. */
+static void region(void)
+{
+	make_blocks();
+	APP_MUST(cuMemFree_v2(blocks[5]));
+	(void)gpupool_reclaim(GPUPOOL_ALL_DEVICES);
+	app_say("entered", "%d", gpupool_region_begin("moments") == 0);
+	blocks[5] = app_alloc(size);
+	app_say("left", "%d", gpupool_region_end() == 0);
+	app_fill(NULL, blocks[5], size, 105);
+	(void)ask_for_more();
+	app_fact("host bytes", host_bytes());
+	app_fact("host bytes of the cold block", host_bytes_of(blocks[5], size));
+	check();
+}
+
+/* Memory that is in host memory stays there while the process is asleep. */
+static void sleeps(void)
+{
+	int64_t slept;
+
+	make_blocks();
+	(void)ask_for_more();
+	APP_MUST(cuCtxSynchronize());
+	app_fact("awake", device_bytes());
+	app_fact("host bytes", host_bytes());
+	slept = gpupool_sleep(TIMEOUT_MS);
+	app_fact(slept > 0 ? "slept" : "slept error", (uint64_t)(slept < 0 ? -slept : slept));
+	app_fact("asleep", device_bytes());
+	app_fact("host bytes asleep", host_bytes());
+	check();
+	app_fact("woken", device_bytes());
+	app_fact("host bytes woken", host_bytes());
+	free_more();
+	app_fact("host bytes after the return", host_bytes());
+	check();
+	app_report_driver();
+}
+
+static void forks(void)
+{
+	int status = 0;
+	pid_t child;
+
+	make_blocks();
+	(void)ask_for_more();
+	child = fork();
+	if (!child)
+		_exit(cuMemsetD32_v2(blocks[0], 1, 1) != CUDA_SUCCESS ? 7 : 8);
+	(void)waitpid(child, &status, 0);
+	app_say("the child fails", "%d", WEXITSTATUS(status) == 7);
+	check();
+	free_more();
+	app_fact("host bytes after the return", host_bytes());
+	check();
+}
+
+/* A block in host memory comes back before it is exported, or the export fails. */
+static void exports(void)
+{
+	CUipcMemHandle handle;
+	CUdeviceptr ptr;
+
+	make_blocks();
+	(void)ask_for_more();
+	ptr = spilled_block();
+	app_fact("host bytes", host_bytes());
+	app_result("export without room", cuIpcGetMemHandle(&handle, ptr));
+	check();
+	APP_MUST(cuMemFree_v2(more));
+	more = 0;
+	app_result("export", cuIpcGetMemHandle(&handle, ptr));
+	app_fact("host bytes of the exported block", host_bytes_of(ptr, size));
+	check();
+	app_fact("host bytes", host_bytes());
+	/* Of a process that has exported memory, none moves any more. */
+	(void)ask_for_more();
+	app_result("far too much", cuMemAlloc_v2(&ptr, 2 * more_size));
+	check();
+}
+
+/* Memory that the pool does not serve is short. */
+static void unpooled(void)
+{
+	const CUmemAllocationProp properties = {
+		.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+	CUmemGenericAllocationHandle handle;
+
+	make_blocks();
+	app_result("create", cuMemCreate(&handle, more_size, &properties, 0));
+	app_fact("host bytes", host_bytes());
+	check();
+}
+
+static void ends(void)
+{
+	make_blocks();
+	(void)ask_for_more();
+	APP_MUST(cuDevicePrimaryCtxReset_v2(0));
+	app_fact("after the reset", device_bytes());
+	app_pause("reset");
+	more = 0;
+	make_blocks();
+	(void)ask_for_more();
+	check();
+}
+
+enum { N_THREADS = 3, N_OWN = 6 };
+
+static _Atomic unsigned n_wrong, n_short;
+static _Atomic bool is_over;
+static unsigned n_steps;
+
+/* Allocates, frees, fills and checks blocks of more than the device has. */
+static void *work(void *arg)
+{
+	unsigned state = 17u * (unsigned)(uintptr_t)arg + 1;
+	CUdeviceptr own[N_OWN] = {0};
+	uint32_t values[N_OWN] = {0};
+	size_t own_sizes[N_OWN] = {0};
+	CUstream stream;
+
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	stream = app_stream();
+	for (unsigned i = 0; i < n_steps; i++) {
+		unsigned which = app_random(&state) % N_OWN, action = app_random(&state) % 8;
+
+		if (!own[which]) {
+			own_sizes[which] = MIB * (1 + (size_t)app_random(&state) % 24);
+			if (cuMemAlloc_v2(&own[which], own_sizes[which])) {
+				own[which] = 0;
+				atomic_fetch_add(&n_short, 1);
+				continue;
+			}
+			values[which] = app_random(&state);
+			app_fill(stream, own[which], own_sizes[which], values[which]);
+		} else if (action < 2) {
+			APP_MUST(cuMemFree_v2(own[which]));
+			own[which] = 0;
+		} else if (action == 2) {
+			values[which]++;
+			app_fill(stream, own[which], own_sizes[which], values[which]);
+		} else if (action < 5) {
+			atomic_fetch_add(
+				&n_wrong, app_count_wrong(stream, own[which], own_sizes[which], values[which]) != 0);
+		} else {
+			APP_MUST(cuStreamSynchronize(stream));
+		}
+	}
+	for (unsigned i = 0; i < N_OWN; i++) {
+		if (!own[i])
+			continue;
+		atomic_fetch_add(&n_wrong, app_count_wrong(stream, own[i], own_sizes[i], values[i]) != 0);
+		APP_MUST(cuMemFree_v2(own[i]));
+	}
+	return NULL;
+}
+
+static void *bring_back(void *unused)
+{
+	while (!atomic_load(&is_over)) {
+		(void)gpupool_reclaim(GPUPOOL_ALL_DEVICES);
+		usleep(2000);
+	}
+	return NULL;
+}
+
+static void threads(void)
+{
+	const char *steps = getenv("APP_STEPS");
+	pthread_t workers[N_THREADS], other;
+
+	n_steps = steps ? (unsigned)atoi(steps) : 64;
+	app_start();
+	APP_MUST(cuMemFree_v2(app_alloc(512)));
+	for (uintptr_t i = 0; i < N_THREADS; i++)
+		(void)pthread_create(&workers[i], NULL, work, (void *)i);
+	(void)pthread_create(&other, NULL, bring_back, NULL);
+	for (int i = 0; i < N_THREADS; i++)
+		(void)pthread_join(workers[i], NULL);
+	atomic_store(&is_over, true);
+	(void)pthread_join(other, NULL);
+	app_say("wrong blocks", "%u", atomic_load(&n_wrong));
+	app_fact("short", atomic_load(&n_short));
+	app_pause("done");
+	app_report_driver();
+}
+
+const struct app_scenario app_scenarios[] = {
+	{"content", content, 0},
+	{"watched", watched, 0},
+	{"queries", queries, 0},
+	{"graph", graph, 0},
+	{"busy", busy, 0},
+	{"faulty", faulty, 0},
+	{"cold", cold, 0},
+	{"region", region, 0},
+	{"sleeps", sleeps, 0},
+	{"forks", forks, 0},
+	{"exports", exports, 0},
+	{"unpooled", unpooled, 0},
+	{"ends", ends, 0},
+	{"threads", threads, 0},
+	{0},
+};
