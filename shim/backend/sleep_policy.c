@@ -30,13 +30,18 @@ enum { LOOKS = 4, LOOK_MIN_MS = 2, LOOK_MAX_MS = 250, LOOK_ASLEEP_MS = 1000 };
 /* The GPU may take that long to finish. A thread of the program that submits work meanwhile ends the sleep at once. */
 #define GPU_NS UINT64_C(100000000)
 
-/* After a sleep that failed, the next one begins no sooner. */
+/*
+ * After a sleep that failed, the next one begins no sooner. If the process was not merely busy, each further failure
+ * doubles the time: an attempt for which host memory is short pins much of it before it fails.
+ */
 #define AGAIN_NS UINT64_C(1000000000)
+enum { DOUBLED_MAX = 6 };
 
 static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF); /* guards the next ones */
 static uint64_t seen_epoch, busy_ns;                       /* when the process was last seen at work */
 static uint64_t seen_wakes, woken_ns;                      /* when it was first seen awake after a sleep; 0: never */
 static uint64_t not_before_ns;
+static unsigned n_failed; /* in a row, for other reasons than that the process was busy */
 static uint64_t n_idle, n_asked;
 static bool is_for_other; /* the thread that puts the process to sleep does so for another process */
 static char why[GP_SLEEP_WHY_MAX], logged_why[GP_SLEEP_WHY_MAX];
@@ -95,7 +100,8 @@ static bool has_pooled(void)
 static void note_failure_locked(const struct gp_sleep_result *result, char news[static GP_SLEEP_WHY_MAX])
 {
 	snprintf(why, sizeof(why), "%s", result->why);
-	not_before_ns = gp_clock_now_ns(NULL) + AGAIN_NS;
+	n_failed = result->error == -EBUSY ? 0 : n_failed + 1;
+	not_before_ns = gp_clock_now_ns(NULL) + (AGAIN_NS << gp_min(n_failed, (unsigned)DOUBLED_MAX));
 	busy_ns = gp_clock_now_ns(NULL);
 	if (result->error == -EBUSY || strcmp(why, logged_why) == 0)
 		return;
@@ -110,10 +116,12 @@ static void *go(void *unused)
 	bool is_asleep = gp_sleep(GPU_NS, &result);
 
 	gp_mutex_lock(&lock);
-	if (!is_asleep)
+	if (!is_asleep) {
 		note_failure_locked(&result, news);
-	else if (!result.was_so)
+	} else if (!result.was_so) {
 		why[0] = '\0';
+		n_failed = 0;
+	}
 	n_asked += is_asleep && !result.was_so && is_for_other;
 	n_idle += is_asleep && !result.was_so && !is_for_other;
 	gp_mutex_unlock(&lock);
