@@ -111,6 +111,18 @@ bool gp_ctl_fd_is_ours(const struct gp_ctl_fd *own)
 	return own->fd >= 0 && !gp_ctl_fd_identify(own->fd, "", &found) && gp_ctl_fd_is_same(own, &found);
 }
 
+/*
+ * True if a new number has a copy of a file that the program had put at the old one before the call. It may have put a
+ * file at the new number since: that file is another one, or stays open in a program that the process executes.
+ */
+static bool is_copy(int copied, int from)
+{
+	struct gp_ctl_fd copy, original;
+
+	return !gp_ctl_fd_identify(copied, "", &copy) && !gp_ctl_fd_identify(from, "", &original) &&
+	       gp_ctl_fd_is_same(&copy, &original) && fcntl(copied, F_GETFD) & FD_CLOEXEC;
+}
+
 void gp_ctl_fd_raise(struct gp_ctl_fd *own)
 {
 	struct gp_ctl_fd raised = *own;
@@ -120,11 +132,10 @@ void gp_ctl_fd_raise(struct gp_ctl_fd *own)
 	raised.fd = fcntl(own->fd, F_DUPFD_CLOEXEC, HIGH);
 	if (raised.fd < 0)
 		return;
-	/* The program may have reused the number between the check and the call. */
 	if (gp_ctl_fd_is_ours(&raised)) {
 		gp_ctl_fd_close(own);
 		*own = raised;
-	} else {
+	} else if (is_copy(raised.fd, own->fd)) {
 		close(raised.fd);
 	}
 }
