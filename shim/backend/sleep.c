@@ -327,7 +327,8 @@ static bool quieten(uint64_t end_ns, struct gp_sleep_result *result)
 /* Looks ahead, so that most sleeps that lack host memory fail before any is taken. */
 static bool has_host_memory(const struct gp_sleep_bytes *bytes, struct gp_sleep_result *result)
 {
-	uint64_t bound = gp_state.config.sleep_host_bytes, left = gp_memory_left(""), kept, needed;
+	uint64_t bound = gp_state.config.sleep_host_bytes, left = gp_memory_left("", GP_MEMORY_FOR_USER);
+	uint64_t kept, needed;
 
 	(void)gp_sleep_host_bytes(&kept);
 	needed = bytes->mapped_bytes - gp_min(kept, bytes->mapped_bytes);

@@ -179,7 +179,7 @@ uint64_t gp_spill_make_room(void *arg, uint64_t bytes, uint64_t least)
 	struct gp_sleep_result result;
 
 	bound -= gp_min(host, bound);
-	order.most = gp_min(bound, gp_memory_left(""));
+	order.most = gp_min(bound, gp_memory_left("", GP_MEMORY_FOR_USER));
 	if (!gp_spill_backend_works()) {
 		refuse("the driver lacks functions for it");
 		return 0;

@@ -53,6 +53,7 @@ enum { PROCESSORS_MAX = 8192, NODES_MAX = 1024 };
 struct touch {
 	char *memory;
 	uint64_t bytes, part_bytes;
+	enum gp_memory_for whom;
 	_Atomic uint64_t next;   /* the offset of the next part */
 	_Atomic bool has_failed; /* some memory could not be obtained */
 	_Atomic bool is_small;   /* ask for no more huge pages */
@@ -119,7 +120,7 @@ static void touch_part(struct touch *touch, char *part, uint64_t bytes)
 /* Looks again from time to time, since other processes may prepare memory at the same time. */
 static bool is_left(const struct touch *touch, uint64_t at)
 {
-	return at < CHECK || at % CHECK >= touch->part_bytes || gp_memory_left("") >= touch->bytes - at;
+	return at < CHECK || at % CHECK >= touch->part_bytes || gp_memory_left("", touch->whom) >= touch->bytes - at;
 }
 
 static void *touch_parts(void *arg)
@@ -205,11 +206,17 @@ static uint64_t in_pages(uint64_t bytes)
 	return (bytes + page - 1) / page * page;
 }
 
+static enum gp_memory_for whom_of(const struct gp_host_pages_how *how)
+{
+	return how->is_own ? GP_MEMORY_FOR_USER : GP_MEMORY_FOR_PROGRAM;
+}
+
 /* Returns false if some of the memory could not be obtained. */
 static bool touch_all(char *memory, uint64_t bytes, const struct gp_host_pages_how *how)
 {
 	unsigned threads = threads_for(how, bytes);
-	struct touch touch = {.memory = memory, .bytes = bytes, .part_bytes = part_for(bytes, threads)};
+	struct touch touch = {
+		.memory = memory, .bytes = bytes, .part_bytes = part_for(bytes, threads), .whom = whom_of(how)};
 
 	prefer_node(memory, bytes, how->node);
 	(void)madvise(memory, bytes, MADV_HUGEPAGE);
@@ -224,7 +231,7 @@ void *gp_host_pages_map(uint64_t bytes, const struct gp_host_pages_how *how)
 {
 	uint64_t mapped = bytes && bytes < UINT64_MAX / 2 ? in_pages(bytes) : 0;
 	int kept = errno;
-	char *memory = mapped && mapped <= gp_memory_left("") ? map_aligned(mapped) : NULL;
+	char *memory = mapped && mapped <= gp_memory_left("", whom_of(how)) ? map_aligned(mapped) : NULL;
 
 	if (memory && !touch_all(memory, mapped, how)) {
 		munmap(memory, mapped);

@@ -17,7 +17,7 @@ struct gp_host_pages_how {
 	unsigned threads; /* at most N threads touch the memory, the calling thread among them; 0: one for each of its
 			     processors, at most GP_HOST_PAGES_THREADS_MAX */
 	int node;         /* the NUMA node that the memory should be on; -1: any */
-	bool is_own;      /* no memory of the program: neither a forked child nor a core dump has it */
+	bool is_own;      /* the user wants it, not the program: neither a forked child nor a core dump has it */
 };
 
 /*

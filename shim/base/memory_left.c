@@ -21,8 +21,10 @@ enum {
 	TEXT_MAX = 4096, /* of a file: /proc/meminfo has some 1600 bytes, memory.stat some 1500 */
 	PATH_MAX_BYTES = 1024,
 	MACHINE_SHARE = 16, /* what stays of the machine's memory: this part of it */
-	GROUP_SHARE = 2,    /* and of the limit of a control group */
 };
+
+/* And of the limit of a control group. */
+static const unsigned group_shares[] = {[GP_MEMORY_FOR_PROGRAM] = 2, [GP_MEMORY_FOR_USER] = 16};
 
 /* A version of control groups. */
 struct version {
@@ -66,7 +68,7 @@ static uint64_t number_of(const char *text, const char *name)
 }
 
 /* Returns what is left of a group, or UINT64_MAX if it has no limit. dir ends without a slash. */
-static uint64_t left_of_group(const struct version *version, const char *dir)
+static uint64_t left_of_group(const struct version *version, const char *dir, unsigned share)
 {
 	char path[PATH_MAX_BYTES + 64], text[TEXT_MAX], *end;
 	uint64_t limit, used, cache = 0;
@@ -85,12 +87,12 @@ static uint64_t left_of_group(const struct version *version, const char *dir)
 	snprintf(path, sizeof(path), "%s/memory.stat", dir);
 	if (read_file(path, text))
 		cache = gp_min(number_of(text, version->cache), used);
-	used += limit / GROUP_SHARE;
+	used += limit / share;
 	return limit > used - cache ? limit - (used - cache) : 0;
 }
 
 /* Returns the least that is left of a group and its parents. */
-static uint64_t left_of_groups(const char *root, const struct version *version, const char *group)
+static uint64_t left_of_groups(const char *root, const struct version *version, const char *group, unsigned share)
 {
 	char dir[PATH_MAX_BYTES];
 	size_t top = (size_t)snprintf(dir, sizeof(dir), "%s%s", root, version->root);
@@ -105,7 +107,7 @@ static uint64_t left_of_groups(const char *root, const struct version *version, 
 	while (strlen(dir) > top && dir[strlen(dir) - 1] == '/')
 		dir[strlen(dir) - 1] = '\0';
 	for (;;) {
-		uint64_t here = left_of_group(version, dir);
+		uint64_t here = left_of_group(version, dir, share);
 
 		left = gp_min(left, here);
 		slash = strrchr(dir + top, '/');
@@ -126,7 +128,7 @@ static bool has_memory(const char *controllers, size_t length)
 }
 
 /* Each line is NUMBER:CONTROLLERS:PATH; the second version has the number 0 and no controllers. */
-static uint64_t left_of_all_groups(const char *root)
+static uint64_t left_of_all_groups(const char *root, unsigned share)
 {
 	char path[PATH_MAX_BYTES], text[TEXT_MAX];
 	uint64_t left = UINT64_MAX;
@@ -148,10 +150,10 @@ static uint64_t left_of_all_groups(const char *root)
 		controllers++;
 		group++;
 		if (strncmp(line, "0::", 3) == 0) {
-			left = gp_min(left, left_of_groups(root, &second, group));
-			left = gp_min(left, left_of_groups(root, &second_beside, group));
+			left = gp_min(left, left_of_groups(root, &second, group, share));
+			left = gp_min(left, left_of_groups(root, &second_beside, group, share));
 		} else if (has_memory(controllers, (size_t)(group - 1 - controllers))) {
-			left = gp_min(left, left_of_groups(root, &first, group));
+			left = gp_min(left, left_of_groups(root, &first, group, share));
 		}
 	}
 	return left;
@@ -170,9 +172,9 @@ static uint64_t left_of_machine(const char *root)
 	return available > reserve ? available - reserve : 0;
 }
 
-uint64_t gp_memory_left(const char *root)
+uint64_t gp_memory_left(const char *root, enum gp_memory_for whom)
 {
-	uint64_t machine = left_of_machine(root), groups = machine ? left_of_all_groups(root) : 0;
+	uint64_t machine = left_of_machine(root), groups = machine ? left_of_all_groups(root, group_shares[whom]) : 0;
 
 	return gp_min(machine, groups);
 }

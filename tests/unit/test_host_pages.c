@@ -60,10 +60,12 @@ int madvise(void *memory, size_t bytes, int advice)
 
 static uint64_t left = UINT64_MAX; /* memory of the host before any of it is touched */
 static unsigned n_asked;
+static enum gp_memory_for for_whom;
 
 /* Other processes take memory while this one touches its own. */
-uint64_t gp_memory_left(const char *root)
+uint64_t gp_memory_left(const char *root, enum gp_memory_for whom)
 {
+	for_whom = whom;
 	return n_asked++ ? left / 2 : left;
 }
 
@@ -181,16 +183,20 @@ END_TEST
 
 START_TEST(memory_that_others_take_meanwhile_ends_the_touching)
 {
-	const struct gp_host_pages_how how = {.node = -1};
+	struct gp_host_pages_how how = {.node = -1};
 
 	fails = -1;
 	left = 600 * GP_MIB;
+	how.is_own = true;
 	ck_assert_ptr_null(gp_host_pages_map(left, &how));
 	ck_assert_uint_eq(n_asked, 2);
+	ck_assert_int_eq(for_whom, GP_MEMORY_FOR_USER);
+	how.is_own = false;
 	n_asked = 0;
 	left = 2 * 600 * GP_MIB;
 	ck_assert_ptr_nonnull(gp_host_pages_map(600 * GP_MIB, &how));
 	ck_assert_uint_eq(n_asked, 3);
+	ck_assert_int_eq(for_whom, GP_MEMORY_FOR_PROGRAM);
 }
 END_TEST
 

@@ -102,16 +102,33 @@ START_TEST(the_memory_left_is_the_least_of_the_machine_and_of_each_group)
 	ck_assert_ptr_nonnull(mkdtemp(root));
 	for (int i = 0; rows[_i].files[i].path; i++)
 		make(rows[_i].files[i].path, rows[_i].files[i].text);
-	left = gp_memory_left(root);
+	left = gp_memory_left(root, GP_MEMORY_FOR_PROGRAM);
 	snprintf(command, sizeof(command), "rm -r %s", root);
 	ck_assert_int_eq(system(command), 0);
 	ck_assert_msg(left == rows[_i].left_mib * GP_MIB, "%s: %zu MiB", rows[_i].what, (size_t)(left / GP_MIB));
 }
 END_TEST
 
+START_TEST(a_sixteenth_of_a_group_stays_if_the_user_wants_the_memory)
+{
+	char command[64];
+	uint64_t left;
+
+	ck_assert_ptr_nonnull(mkdtemp(root));
+	make("/proc/meminfo", MEMINFO);
+	make(SELF, "0::/a\n");
+	make(V2 "/a/memory.max", GIB);
+	make(V2 "/a/memory.current", MANY);
+	left = gp_memory_left(root, GP_MEMORY_FOR_USER);
+	snprintf(command, sizeof(command), "rm -r %s", root);
+	ck_assert_int_eq(system(command), 0);
+	ck_assert_uint_eq(left / GP_MIB, 1024 - 256 - 64);
+}
+END_TEST
+
 START_TEST(the_memory_of_this_machine_is_known)
 {
-	uint64_t left = gp_memory_left("");
+	uint64_t left = gp_memory_left("", GP_MEMORY_FOR_PROGRAM);
 
 	ck_assert_uint_lt(left, (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE));
 }
@@ -123,6 +140,7 @@ int main(void)
 	TCase *tc = tcase_create("memory_left");
 
 	ADD_ROWS(tc, rows, the_memory_left_is_the_least_of_the_machine_and_of_each_group);
+	tcase_add_test(tc, a_sixteenth_of_a_group_stays_if_the_user_wants_the_memory);
 	tcase_add_test(tc, the_memory_of_this_machine_is_known);
 	suite_add_tcase(suite, tc);
 	return suite_run(suite);
