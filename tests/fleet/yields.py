@@ -12,6 +12,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -22,6 +23,7 @@ import urllib.request
 import fleet
 
 APP_SHARE = sys.argv[5]
+PROGRAMS = pathlib.Path("/run/programs")  # of this test
 ALICE, BOB, MALLORY = 34561, 34562, 34563
 SOCKET = "/run/gpupool/exporter/yield.sock"
 PLAIN = {name: value for name, value in os.environ.items()
@@ -81,9 +83,10 @@ def machine(has_broker, before=()):
         assert not os.path.exists(SOCKET)
 
 
-def start(before, variables, *words, program=fleet.GUEST, is_raw=False, **more):
+def start(before, variables, *words, program=None, is_raw=False, **more):
     variables = {**variables, **more, **({} if is_raw else {"LD_PRELOAD": fleet.LIBRARY})}
-    words = [*before, "env", *(f"{name}={value}" for name, value in variables.items()), program, *words]
+    words = [*before, "env", *(f"{name}={value}" for name, value in variables.items()),
+             program or fleet.GUEST, *words]
     return subprocess.Popen(words, env=PLAIN, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                             stderr=subprocess.PIPE)
 
@@ -304,9 +307,25 @@ def root_of_a_user_namespace_is_refused():
     assert done.returncode == 4 and "--yield needs root" in done.stderr, done
 
 
+def copied(path):
+    return shutil.copy(path, PROGRAMS)
+
+
 def make_machine():
-    """A /run of this test, which begins with no socket of any process."""
-    subprocess.run(["mount", "-t", "tmpfs", "none", "/run"], check=True)
+    """
+    A /run of this test, which begins with no socket of any process. It has copies of the programs: the build may be
+    below /tmp, or in a folder that is closed to other users.
+    """
+    global APP_SHARE
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=0755", "none", "/run"], check=True)
+    PROGRAMS.mkdir()
+    PROGRAMS.chmod(0o755)
+    fleet.GUEST, fleet.LIBRARY, fleet.STAT, APP_SHARE = map(
+        copied, (fleet.GUEST, os.path.abspath(fleet.LIBRARY), os.path.abspath(fleet.STAT), APP_SHARE))
+    for library in pathlib.Path(fleet.SIM).glob("lib*.so.*"):
+        if library.is_file():
+            copied(library)
+    fleet.SIM = str(PROGRAMS)
     subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=1777", "none", "/tmp"], check=True)
     os.mkdir("/run/gpupool")
     os.chmod("/run/gpupool", 0o1777)
