@@ -35,6 +35,8 @@ PARTS = {
     "deadlocks": "kernels that wait for later ones",
     "contexts": "destruction, resets, threads, green contexts",
     "host": "pinned memory, allocated and registered",
+    "sleep": "processes that sleep and wake, and that take turns on a device",
+    "spill": "device memory that moves to the host instead of an out-of-memory",
     "debug": "writes after a free and around blocks",
     "documents": "the examples of four libraries' documents",
     "backends": "managed and stream-ordered memory",
