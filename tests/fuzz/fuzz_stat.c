@@ -157,7 +157,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	const struct stat_command *command = &stat_commands[fuzz_byte(&in) % n_commands()];
 	uint8_t flags = fuzz_byte(&in), number = fuzz_byte(&in);
 	static const char *const by[][4] = {{NULL, "library", "size", "age"}, {NULL, "job", "user", "pod"}};
-	static const char *const to[] = {"folded", "prometheus", "torch", NULL};
+	static const char *const to[][4] = {{"folded", "prometheus", "torch", NULL}, {"host", "none", NULL, NULL}};
 	bool is_page = !(command->takes & STAT_TAKES_TO);
 	char device[8], process[16];
 	pid_t pid = getpid();
@@ -169,7 +169,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		.max_blocks = flags & HAS_MAX ? number : UINT64_MAX,
 		.device = flags & HAS_DEVICE ? device : NULL,
 		.by = by[strcmp(command->name, "list") == 0][number % 4],
-		.to = to[number % 4],
+		.to = to[strcmp(command->name, "sleep") == 0][number % 4],
 		.output = is_page || number % 4 ? "/dev/null" : NULL,
 		.file = process,
 		.min_bytes = number,
