@@ -18,42 +18,11 @@
 #include <time.h>
 
 #include "api/gpupool.h"
-#include "tests/apps/cuda_min.h"
-#include "tests/apps/kernels.h"
-#include "tests/sim/abi.h"
-
-#define MIB ((size_t)1 << 20)
-#define GIB ((size_t)1 << 30)
+#include "tests/gpu/probe.h"
 
 enum { N_ROUNDS = 5, TIMEOUT_MS = 5000 };
 
-static CUfunction fill, count_wrong, spin;
-static CUdeviceptr counter;
-static int n_failed;
-
-static void must(CUresult r, const char *call)
-{
-	if (!r)
-		return;
-	fprintf(stderr, "%s: error %d\n", call, (int)r);
-	exit(1);
-}
-
-#define MUST(call) must(call, #call)
-
-static void check(int is_right, const char *what)
-{
-	printf("%-60s %s\n", what, is_right ? "right" : "WRONG");
-	n_failed += !is_right;
-}
-
-static double now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
+static CUfunction spin;
 
 static size_t free_bytes(void)
 {
@@ -62,41 +31,9 @@ static size_t free_bytes(void)
 	return gpupool_get_status(0, &status) ? 0 : (size_t)status.device_free_bytes;
 }
 
-static void launch(CUfunction function, CUstream stream, void **params)
-{
-	MUST(cuLaunchKernel(function, 1024, 1, 1, 256, 1, 1, 0, stream, params, NULL));
-}
-
-static void fill_words(CUstream stream, CUdeviceptr ptr, size_t bytes, uint32_t value)
-{
-	uint64_t words = bytes / 4;
-
-	launch(fill, stream, (void *[]){&ptr, &words, &value});
-}
-
-static uint64_t wrong_words(CUdeviceptr ptr, size_t bytes, uint32_t value)
-{
-	uint64_t words = bytes / 4, n = 0;
-
-	MUST(cuMemsetD32_v2(counter, 0, 2));
-	launch(count_wrong, NULL, (void *[]){&ptr, &words, &value, &counter});
-	MUST(cuMemcpyDtoH_v2(&n, counter, sizeof(n)));
-	return n;
-}
-
 static void start(void)
 {
-	CUmodule module;
-	CUcontext ctx;
-
-	MUST(cuInit(0));
-	MUST(cuDevicePrimaryCtxRetain(&ctx, 0));
-	MUST(cuCtxSetCurrent(ctx));
-	MUST(cuModuleLoadData(&module, kernels_ptx));
-	MUST(cuModuleGetFunction(&fill, module, "fill"));
-	MUST(cuModuleGetFunction(&count_wrong, module, "count_wrong"));
-	MUST(cuModuleGetFunction(&spin, module, "spin"));
-	MUST(cuMemAlloc_v2(&counter, 512));
+	MUST(cuModuleGetFunction(&spin, start_driver(), "spin"));
 }
 
 static void measure(CUdeviceptr *blocks, size_t n, size_t bytes)

@@ -26,11 +26,7 @@
 
 #include "api/gpupool.h"
 #include "spill_kernels.h"
-#include "tests/apps/cuda_min.h"
-#include "tests/sim/abi.h"
-
-#define MIB ((size_t)1 << 20)
-#define GIB ((size_t)1 << 30)
+#include "tests/gpu/probe.h"
 
 /*
  * The memory consists of that many blocks. The last fifth would not fit; a quarter is cold, so that all of what goes
@@ -45,36 +41,11 @@ enum { N_BLOCKS = 80, N_COLD = 20, N_TOUCHED = 2, PASSES = 24, N_STEPS = 5, THRE
 
 extern char **environ;
 
-static CUfunction fill, count_wrong, step, sum, atomics, atomic128;
-static CUdeviceptr counter, blocks[N_BLOCKS];
+static CUfunction step, sum, atomics, atomic128;
+static CUdeviceptr blocks[N_BLOCKS];
 static uint32_t values[N_BLOCKS];
 static size_t block_bytes;
 static bool is_simulated;
-static int n_failed;
-
-static void must(CUresult r, const char *call)
-{
-	if (!r)
-		return;
-	fprintf(stderr, "%s: error %d\n", call, (int)r);
-	exit(1);
-}
-
-#define MUST(call) must(call, #call)
-
-static void check(bool is_right, const char *what)
-{
-	printf("%-72s %s\n", what, is_right ? "right" : "WRONG");
-	n_failed += !is_right;
-}
-
-static double now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 static double gib(size_t bytes)
 {
@@ -92,16 +63,9 @@ static size_t free_bytes(void)
 static void start(void)
 {
 	CUmodule module;
-	CUcontext ctx;
 
 	is_simulated = dlsym(RTLD_DEFAULT, "simgpu_now_ns") != NULL;
-	MUST(cuInit(0));
-	MUST(cuDevicePrimaryCtxRetain(&ctx, 0));
-	MUST(cuCtxSetCurrent(ctx));
-	MUST(cuModuleLoadData(&module, kernels_ptx));
-	MUST(cuModuleGetFunction(&fill, module, "fill"));
-	MUST(cuModuleGetFunction(&count_wrong, module, "count_wrong"));
-	MUST(cuMemAlloc_v2(&counter, 512));
+	(void)start_driver();
 	if (is_simulated)
 		return;
 	MUST(cuModuleLoadData(&module, spill_ptx));
@@ -110,28 +74,6 @@ static void start(void)
 	MUST(cuModuleGetFunction(&atomics, module, "atomics"));
 	if (!cuModuleLoadData(&module, spill_wide_ptx))
 		MUST(cuModuleGetFunction(&atomic128, module, "atomic128"));
-}
-
-static void launch(CUfunction function, CUstream stream, void **params)
-{
-	MUST(cuLaunchKernel(function, 1056, 1, 1, 512, 1, 1, 0, stream, params, NULL));
-}
-
-static void fill_words(CUstream stream, CUdeviceptr ptr, size_t bytes, uint32_t value)
-{
-	uint64_t words = bytes / 4;
-
-	launch(fill, stream, (void *[]){&ptr, &words, &value});
-}
-
-static uint64_t wrong_words(CUdeviceptr ptr, size_t bytes, uint32_t value)
-{
-	uint64_t words = bytes / 4, n = 0;
-
-	MUST(cuMemsetD32_v2(counter, 0, 2));
-	launch(count_wrong, NULL, (void *[]){&ptr, &words, &value, &counter});
-	MUST(cuMemcpyDtoH_v2(&n, counter, sizeof(n)));
-	return n;
 }
 
 static uint64_t all_wrong(void)

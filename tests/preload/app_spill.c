@@ -357,7 +357,7 @@ static void exports(void)
 	app_fact("host bytes of the exported block", host_bytes_of(ptr, size));
 	check();
 	app_fact("host bytes", host_bytes());
-	/* Of a process that has exported memory, none moves any more. */
+	/* The library moves no memory of a process that has exported some. */
 	(void)ask_for_more();
 	app_result("far too much", cuMemAlloc_v2(&ptr, 2 * more_size));
 	check();
