@@ -69,12 +69,18 @@ uint64_t app_calls(const char *function)
 	return calls ? calls(function) : 0;
 }
 
+void app_stop_nth_call(const char *function, bool at_end, unsigned nth)
+{
+	bool (*stop)(const char *, bool, unsigned) =
+		(bool (*)(const char *, bool, unsigned))simulator("simgpu_stop_nth");
+
+	if (stop && !stop(function, at_end, nth))
+		app_must(-1, function);
+}
+
 void app_stop_calls(const char *function, bool at_end)
 {
-	bool (*stop)(const char *, bool) = (bool (*)(const char *, bool))simulator("simgpu_stop");
-
-	if (stop && !stop(function, at_end))
-		app_must(-1, function);
+	app_stop_nth_call(function, at_end, 1);
 }
 
 void app_await_stopped_call(void)

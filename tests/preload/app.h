@@ -65,6 +65,7 @@ void app_fact_calls(const char *function);
  * (tests/sim/simgpu.h). Does nothing on a real driver.
  */
 void app_stop_calls(const char *function, bool at_end);
+void app_stop_nth_call(const char *function, bool at_end, unsigned nth); /* the nth call from now, and later ones */
 void app_await_stopped_call(void);
 void app_release_calls(void);
 

@@ -10,21 +10,15 @@
 #include <unistd.h>
 
 #include "api/gpupool.h"
-#include "app_driver.h"
+#include "app_blocks.h"
 #include "tests/sim/abi.h"
 
 /* The device has 128 MiB, of which the context takes 4. */
 enum { N_BLOCKS = 7, TIMEOUT_MS = 2000 };
 
 static const size_t size = 16 * MIB, more_size = 24 * MIB;
+static const size_t sizes[N_BLOCKS] = {16 * MIB, 16 * MIB, 16 * MIB, 16 * MIB, 16 * MIB, 16 * MIB, 16 * MIB};
 static CUdeviceptr blocks[N_BLOCKS], more;
-
-static uint64_t device_bytes(void)
-{
-	size_t (*allocated)(int device) = (size_t(*)(int))dlsym(RTLD_DEFAULT, "simgpu_allocated_bytes");
-
-	return allocated ? allocated(0) : 0;
-}
 
 /* Returns the bytes of a block that are in host memory, as the driver sees it. */
 static uint64_t host_bytes_of(CUdeviceptr ptr, size_t bytes)
@@ -46,39 +40,16 @@ static uint64_t host_bytes(void)
 	return n;
 }
 
-/* Makes the nth call from now fail: "FUNCTION N ERROR". NULL: no call fails any more. */
-static void fault(const char *text)
-{
-	bool (*inject)(const char *spec) = (bool (*)(const char *))dlsym(RTLD_DEFAULT, "simgpu_fault");
-	char function[64], spec[128];
-	unsigned nth;
-	int error;
-
-	if (inject && text && sscanf(text, "%63s %u %d", function, &nth, &error) == 3) {
-		snprintf(spec, sizeof(spec), "%s:%u=%d", function, (unsigned)app_calls(function) + nth, error);
-		(void)inject(spec);
-	} else if (inject && !text) {
-		(void)inject(NULL);
-	}
-}
-
 /* Fills the device. */
 static void make_blocks(void)
 {
 	app_start();
-	for (int i = 0; i < N_BLOCKS; i++) {
-		blocks[i] = app_alloc(size);
-		app_fill(NULL, blocks[i], size, 100u + (uint32_t)i);
-	}
+	app_make_blocks(blocks, sizes, N_BLOCKS);
 }
 
 static size_t count_wrong(void)
 {
-	size_t n = 0;
-
-	for (int i = 0; i < N_BLOCKS; i++)
-		n += app_count_wrong(NULL, blocks[i], size, 100u + (uint32_t)i);
-	return n;
+	return app_count_wrong_blocks(blocks, sizes, N_BLOCKS);
 }
 
 /* Allocates more than the device has left, and uses it. */
@@ -250,17 +221,17 @@ static void faulty(void)
 
 	make_blocks();
 	APP_MUST(cuCtxSynchronize());
-	fault(out);
+	app_fault(out);
 	r = ask_for_more();
-	fault(NULL);
+	app_fault(NULL);
 	app_fact("host bytes", host_bytes());
 	check();
 	if (r)
 		(void)ask_for_more();
 	check();
-	fault(back);
+	app_fault(back);
 	free_more();
-	fault(NULL);
+	app_fault(NULL);
 	app_fact("host bytes after the return", host_bytes());
 	check();
 	(void)gpupool_reclaim(GPUPOOL_ALL_DEVICES);
@@ -306,14 +277,14 @@ static void sleeps(void)
 	make_blocks();
 	(void)ask_for_more();
 	APP_MUST(cuCtxSynchronize());
-	app_fact("awake", device_bytes());
+	app_fact("awake", app_device_bytes(0));
 	app_fact("host bytes", host_bytes());
 	slept = gpupool_sleep(TIMEOUT_MS);
 	app_fact(slept > 0 ? "slept" : "slept error", (uint64_t)(slept < 0 ? -slept : slept));
-	app_fact("asleep", device_bytes());
+	app_fact("asleep", app_device_bytes(0));
 	app_fact("host bytes asleep", host_bytes());
 	check();
-	app_fact("woken", device_bytes());
+	app_fact("woken", app_device_bytes(0));
 	app_fact("host bytes woken", host_bytes());
 	free_more();
 	app_fact("host bytes after the return", host_bytes());
@@ -381,7 +352,7 @@ static void ends(void)
 	make_blocks();
 	(void)ask_for_more();
 	APP_MUST(cuDevicePrimaryCtxReset_v2(0));
-	app_fact("after the reset", device_bytes());
+	app_fact("after the reset", app_device_bytes(0));
 	app_pause("reset");
 	more = 0;
 	make_blocks();

@@ -42,7 +42,7 @@ static void teardown(void)
 	ck_assert_int_eq(system(command), 0);
 }
 
-static void read_file(const char *name, char text[static PLAY_OUTPUT_MAX])
+void play_read(const char *name, char text[static PLAY_OUTPUT_MAX])
 {
 	int fd = open(name, O_RDONLY | O_CLOEXEC);
 	ssize_t n = fd < 0 ? -1 : read(fd, text, PLAY_OUTPUT_MAX - 1);
@@ -121,7 +121,7 @@ static void become(const struct play *play, int facts_fd, int go_fd)
 	_exit(127);
 }
 
-/* Collects the facts, and answers each pause, until the program and its children have ended. */
+/* Collects the facts, and answers each pause, until the program and its children have ended. Closes the first pipe. */
 static void attend(const struct play *play, int facts_fd, int go_fd)
 {
 	FILE *lines = fdopen(facts_fd, "r");
@@ -145,7 +145,6 @@ static void attend(const struct play *play, int facts_fd, int go_fd)
 		length += strlen(line);
 	}
 	fclose(lines);
-	close(go_fd);
 }
 
 void play_run(const struct play *play)
@@ -161,12 +160,14 @@ void play_run(const struct play *play)
 	if (child == 0)
 		become(play, facts_pipe[1], go_pipe[0]);
 	close(facts_pipe[1]);
-	close(go_pipe[0]);
+	/* The reading end stays open: a program that was killed at a pause reads no answer. */
 	attend(play, facts_pipe[0], go_pipe[1]);
+	close(go_pipe[0]);
+	close(go_pipe[1]);
 	ck_assert_int_eq(waitpid(child, &status, 0), child);
 	play_status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-	read_file("out", play_out);
-	read_file("err", play_err);
+	play_read("out", play_out);
+	play_read("err", play_err);
 }
 
 /* Fails with the first line that differs, since a TAP message is a single line. */
@@ -337,15 +338,35 @@ uint64_t play_number(const char *json, const char *name)
 	return strtoull(found + strlen(key), NULL, 10);
 }
 
+/* Writes a command for a shell. Keeps the tool away from directories in which other processes may have sockets. */
+static void write_stat_command(char command[static 1024], const char *words)
+{
+	snprintf(command, 1024, "XDG_RUNTIME_DIR= TMPDIR=%s GPUPOOL_RUNTIME_DIR=%s exec $" EMULATOR " %s %s 2>&1",
+		play_dir, play_dir, play_stat, words);
+}
+
+pid_t play_start_stat(const char *words, const char *file)
+{
+	char command[1024];
+	pid_t child;
+
+	write_stat_command(command, words);
+	child = fork();
+	ck_assert_int_ge(child, 0);
+	if (child)
+		return child;
+	open_as(STDOUT_FILENO, file);
+	execl("/bin/sh", "sh", "-c", command, NULL);
+	_exit(127);
+}
+
 int play_run_stat(const char *words, char *text, size_t size)
 {
 	char command[1024];
 	FILE *out;
 	int status;
 
-	/* Keep the tool away from the directories in which other processes of the machine may have sockets. */
-	snprintf(command, sizeof(command), "XDG_RUNTIME_DIR= TMPDIR=%s GPUPOOL_RUNTIME_DIR=%s $" EMULATOR " %s %s 2>&1",
-		play_dir, play_dir, play_stat, words);
+	write_stat_command(command, words);
 	out = popen(command, "r");
 	ck_assert_ptr_nonnull(out);
 	text[fread(text, 1, size - 1, out)] = '\0';

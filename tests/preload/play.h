@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "tests/emulator.h"
 
@@ -69,6 +70,8 @@ void play_keep(const char *answer);
 
 /* Runs gpupool-stat with the words, which a shell interprets. Stores its output in text and returns its exit code. */
 int play_run_stat(const char *words, char *text, size_t size);
+pid_t play_start_stat(const char *words, const char *file); /* without waiting for its end; the file has its output */
+void play_read(const char *file, char text[static PLAY_OUTPUT_MAX]);
 bool play_is_listening(void); /* true if there is a control socket */
 
 /* Makes a page as gpupool-run does for a summary, and writes the variable that names it. */

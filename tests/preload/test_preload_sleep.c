@@ -402,25 +402,6 @@ START_TEST(content_that_is_dropped_is_zero_when_the_process_wakes_and_the_rest_i
 }
 END_TEST
 
-/* Content is dropped last. So a refusal before that loses nothing. */
-static const char *const drop_faults[] = {
-	"APP_FAULT_ASLEEP=cuMemUnmap 1 999",
-	"APP_FAULT_ASLEEP=cuMemcpyDtoHAsync_v2 1 999",
-	"APP_FAULT_ASLEEP=cuMemHostRegister_v2 1 2",
-};
-
-START_TEST(a_sleep_that_fails_before_content_is_dropped_keeps_all_of_it)
-{
-	const char *env[] = {drop_faults[_i], VMM, GPU, NULL};
-
-	play_run(&(struct play){.program = "app_sleep", .words = {"dropped"}, .env = env, .preload = play_library});
-	ck_assert_int_eq(play_status, 0);
-	ck_assert_uint_ne(play_fact("one error"), 0);
-	ck_assert_uint_eq(play_fact("one kept"), 1);
-	ck_assert_uint_eq(play_fact("races"), 0);
-}
-END_TEST
-
 static uint64_t monotonic_ns(void)
 {
 	struct timespec now;
@@ -494,78 +475,6 @@ START_TEST(a_process_that_cannot_sleep_says_why_and_stays_as_it_is)
 }
 END_TEST
 
-/* A fault at a sleep leaves the process awake. One at a wake is tried again until the calls succeed. */
-static const struct {
-	const char *asleep, *awake;
-	const char *fact;
-	int error;
-} faults[] = {
-	{"APP_FAULT_ASLEEP=cuMemHostRegister_v2 1 2", "A=", "slept error", ENOMEM},
-	{"APP_FAULT_ASLEEP=cuMemHostRegister_v2 2 2", "A=", "slept error", ENOMEM},
-	{"APP_FAULT_ASLEEP=cuMemHostRegister_v2 2 999", "A=", "slept error", EIO},
-	{"APP_FAULT_ASLEEP=cuMemcpyDtoHAsync_v2 2 999", "A=", "slept error", EIO},
-	{"APP_FAULT_ASLEEP=cuMemUnmap 2 999", "A=", "slept error", EIO},
-	{"APP_FAULT_ASLEEP=cuEventRecord 1 999", "A=", "slept error", EIO},
-	{"A=", "APP_FAULT_AWAKE=cuMemCreate 1 2", "woke error", ENOMEM},
-	{"A=", "APP_FAULT_AWAKE=cuMemCreate 2 2", "woke error", ENOMEM},
-	{"A=", "APP_FAULT_AWAKE=cuMemCreate 3 2", "woke error", ENOMEM},
-	{"A=", "APP_FAULT_AWAKE=cuMemMap 2 2", "woke error", ENOMEM},
-	{"A=", "APP_FAULT_AWAKE=cuMemSetAccess 2 999", "woke error", EIO},
-	{"A=", "APP_FAULT_AWAKE=cuMemcpyHtoDAsync_v2 2 999", "woke error", EIO},
-};
-
-START_TEST(a_call_that_the_driver_refuses_leaves_a_process_awake_or_asleep_and_never_wrong)
-{
-	const char *env[] = {faults[_i].asleep, faults[_i].awake, VMM, GPU, NULL};
-
-	play_run(&(struct play){.program = "app_sleep", .words = {"faulty"}, .env = env, .preload = play_library});
-	ck_assert_int_eq(play_status, 0);
-	ck_assert_uint_eq(play_fact(faults[_i].fact), (uint64_t)faults[_i].error);
-	ck_assert_ptr_nonnull(strstr(play_out, "wrong words: 0\nwrong words: 0\n"));
-	if (faults[_i].fact[0] == 's')
-		ck_assert_uint_ge(play_fact("bytes"), POOLED);
-	else
-		ck_assert_uint_lt(play_fact("bytes after the wake"), POOLED);
-	ck_assert_uint_eq(play_fact("races"), 0);
-}
-END_TEST
-
-START_TEST(a_handler_of_a_signal_runs_after_the_memory_has_moved)
-{
-	play_run(&(struct play){.program = "app_sleep", .words = {"signalled"}, .env = vmm, .preload = play_library});
-	ck_assert_int_eq(play_status, 0);
-	ck_assert_uint_eq(play_fact("slept"), POOLED);
-	ck_assert_uint_eq(play_fact("signals in the move"), 0);
-	ck_assert_uint_eq(play_fact("handled"), 1);
-	ck_assert_ptr_nonnull(strstr(play_out, "wrong words: 0\n"));
-	ck_assert_uint_eq(play_fact("races"), 0);
-}
-END_TEST
-
-/* Work waits for memory that others have. SIGTERM ends the process meanwhile, or its handler does. */
-static const struct {
-	const char *end;
-	int status;
-	const char *out;
-} shortages[] = {
-	{"A=", 0, "wrong words at exit: 0\n"},
-	{"APP_END=exit", 3, "wrong words at exit: 0\n"},
-	{"APP_END=kill", 128 + SIGTERM, ""},
-};
-
-START_TEST(a_wake_that_is_short_of_memory_says_so_and_waits_and_a_signal_ends_it)
-{
-	const char *env[] = {shortages[_i].end, VMM, GPU, NULL};
-
-	play_run(&(struct play){.program = "app_sleep", .words = {"short-wake"}, .env = env, .preload = play_library});
-	ck_assert_int_eq(play_status, shortages[_i].status);
-	ck_assert_msg(strstr(play_err, "waking: waiting for 28 MiB of device memory"), "%s", play_err);
-	ck_assert_uint_eq(play_fact("woke error"), ENOMEM);
-	ck_assert_uint_lt(play_fact("asleep"), POOLED);
-	ck_assert_str_eq(play_out, shortages[_i].out);
-}
-END_TEST
-
 static void invalidate_region(const char *name)
 {
 	const char *answer;
@@ -591,64 +500,6 @@ START_TEST(a_thread_ends_and_a_region_is_invalidated_while_the_process_is_asleep
 	ck_assert_uint_lt(play_fact("asleep"), POOLED);
 	ck_assert_ptr_nonnull(strstr(play_out, "wrong words: 0\n"));
 	ck_assert_uint_eq(play_fact("races"), 0);
-}
-END_TEST
-
-START_TEST(a_process_that_gets_no_host_memory_stays_awake)
-{
-	play_run(&(struct play){.program = "app_sleep", .words = {"no-host"}, .env = vmm, .preload = play_library});
-	ck_assert_int_eq(play_status, 0);
-	ck_assert_uint_eq(play_fact("without host memory error"), ENOMEM);
-	ck_assert_uint_ge(play_fact("bytes"), POOLED);
-	ck_assert_uint_eq(play_fact("slept"), POOLED);
-	ck_assert_ptr_nonnull(strstr(play_out, "wrong words: 0\nwrong words: 0\n"));
-}
-END_TEST
-
-/* The client is killed after it has sent its request. Then the process is asleep, and goes on as usual. */
-static void ask_and_die(const char *name)
-{
-	static char text[256];
-	pid_t client = fork();
-
-	if (client == 0) {
-		(void)play_ask_only("sleep");
-		(void)kill(getpid(), SIGKILL);
-	}
-	ck_assert_int_eq(waitpid(client, NULL, 0), client);
-	do
-		snprintf(text, sizeof(text), "%s", strstr(play_ask("status"), "\"sleep\":"));
-	while (!strstr(text, "\"asleep\""));
-}
-
-START_TEST(a_process_whose_client_was_killed_is_asleep_and_goes_on)
-{
-	play_run(&(struct play){.program = "app_sleep",
-		.words = {"left-alone"},
-		.env = vmm,
-		.preload = play_library,
-		.at_pause = ask_and_die});
-	ck_assert_int_eq(play_status, 0);
-	ck_assert_uint_lt(play_fact("asleep"), POOLED);
-	ck_assert_ptr_nonnull(strstr(play_out, "wrong words: 0\n"));
-}
-END_TEST
-
-static void kill_asleep(const char *name)
-{
-	ck_assert_ptr_nonnull(strstr(play_ask("sleep 1000"), "\"was_so\":false"));
-	ck_assert_int_eq(kill((pid_t)play_number(play_ask("status"), "pid"), SIGKILL), 0);
-}
-
-START_TEST(a_process_that_is_killed_asleep_leaves_nothing_that_others_wait_for)
-{
-	play_run(&(struct play){.program = "app_sleep",
-		.words = {"left-alone"},
-		.env = vmm,
-		.preload = play_library,
-		.at_pause = kill_asleep});
-	ck_assert_int_eq(play_status, 128 + SIGKILL);
-	play_sleep("content", vmm, NULL);
 }
 END_TEST
 
@@ -681,18 +532,9 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc, a_process_asleep_resets_exits_and_forks_as_without_the_library, 0, LENGTH(ends));
 	tcase_add_test(tc, all_contexts_and_devices_of_a_process_sleep_and_wake_together);
 	tcase_add_test(tc, content_that_is_dropped_is_zero_when_the_process_wakes_and_the_rest_is_kept);
-	tcase_add_loop_test(tc, a_sleep_that_fails_before_content_is_dropped_keeps_all_of_it, 0, LENGTH(drop_faults));
 	tcase_add_test(tc, a_process_that_was_stopped_does_not_carry_out_a_sleep_that_came_too_late);
 	tcase_add_loop_test(tc, a_process_that_cannot_sleep_says_why_and_stays_as_it_is, 0, LENGTH(refusals));
-	tcase_add_loop_test(
-		tc, a_call_that_the_driver_refuses_leaves_a_process_awake_or_asleep_and_never_wrong, 0, LENGTH(faults));
-	tcase_add_test(tc, a_handler_of_a_signal_runs_after_the_memory_has_moved);
-	tcase_add_loop_test(
-		tc, a_wake_that_is_short_of_memory_says_so_and_waits_and_a_signal_ends_it, 0, LENGTH(shortages));
 	tcase_add_test(tc, a_thread_ends_and_a_region_is_invalidated_while_the_process_is_asleep);
-	tcase_add_test(tc, a_process_that_gets_no_host_memory_stays_awake);
-	tcase_add_test(tc, a_process_whose_client_was_killed_is_asleep_and_goes_on);
-	tcase_add_test(tc, a_process_that_is_killed_asleep_leaves_nothing_that_others_wait_for);
 	tcase_add_test(tc, threads_at_work_find_their_content_while_others_put_the_process_to_sleep);
 }
 

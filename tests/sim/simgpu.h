@@ -45,6 +45,7 @@ SIMGPU_API bool simgpu_fault(const char *spec);
  * released within SIMGPU_DEADLOCK_MS prints a message and continues.
  */
 SIMGPU_API bool simgpu_stop(const char *name, bool at_end);
+SIMGPU_API bool simgpu_stop_nth(const char *name, bool at_end, unsigned nth); /* those from the nth one on */
 SIMGPU_API unsigned simgpu_stopped(void); /* threads in stopped calls */
 SIMGPU_API void simgpu_go(void);          /* releases them; later calls of these functions pass */
 

@@ -17,6 +17,7 @@ enum { DELAY_MAX_NS = 300000 };
 static struct {
 	bool is_stopped;
 	unsigned n_stopped;
+	unsigned n_passing; /* calls that are not stopped before the first one that is */
 } stop_points[SIM_N_FNS][SIM_N_STOP_POINTS];
 static unsigned n_stopped; /* in all functions */
 static uint64_t n_releases;
@@ -43,6 +44,10 @@ void sim_stop_here(enum sim_fn fn, enum sim_stop_point point)
 
 	if (!stop_points[fn][point].is_stopped)
 		return;
+	if (stop_points[fn][point].n_passing) {
+		stop_points[fn][point].n_passing--;
+		return;
+	}
 	until = deadline(sim.config.deadlock_ms);
 	stop_points[fn][point].n_stopped++;
 	n_stopped++;
@@ -76,16 +81,23 @@ void sim_delay_randomly(enum sim_fn fn)
 	pthread_mutex_lock(&sim.lock);
 }
 
-bool simgpu_stop(const char *name, bool at_end)
+bool simgpu_stop_nth(const char *name, bool at_end, unsigned nth)
 {
+	enum sim_stop_point point = at_end ? SIM_AT_END : SIM_AT_START;
 	enum sim_fn fn = sim_fn_find(name, strlen(name));
 
-	if (fn == SIM_N_FNS)
+	if (fn == SIM_N_FNS || !nth)
 		return false;
 	pthread_mutex_lock(&sim.lock);
-	stop_points[fn][at_end ? SIM_AT_END : SIM_AT_START].is_stopped = true;
+	stop_points[fn][point].is_stopped = true;
+	stop_points[fn][point].n_passing = nth - 1;
 	pthread_mutex_unlock(&sim.lock);
 	return true;
+}
+
+bool simgpu_stop(const char *name, bool at_end)
+{
+	return simgpu_stop_nth(name, at_end, 1);
 }
 
 unsigned simgpu_stopped(void)

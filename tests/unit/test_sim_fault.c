@@ -314,6 +314,23 @@ START_TEST(a_stopped_driver_call_does_not_go_on_until_it_is_released)
 }
 END_TEST
 
+START_TEST(driver_calls_before_the_nth_one_are_not_stopped)
+{
+	CUdeviceptr first, second;
+	pthread_t thread;
+
+	test_start_with("SIMGPU_DEADLOCK_MS", NEVER);
+	ck_assert(!simgpu_stop_nth("cuMemAlloc_v2", false, 0));
+	ck_assert(simgpu_stop_nth("cuMemAlloc_v2", false, 2));
+	ok(cuMemAlloc_v2(&first, MIB));
+	ck_assert_int_eq(pthread_create(&thread, NULL, allocate, &second), 0);
+	while (!simgpu_stopped())
+		sched_yield();
+	simgpu_go();
+	ck_assert_int_eq(pthread_join(thread, NULL), 0);
+}
+END_TEST
+
 START_TEST(a_stopped_driver_call_that_is_never_released_goes_on_after_a_timeout)
 {
 	CUdeviceptr ptr;
@@ -495,6 +512,7 @@ static TCase *fault_cases(void)
 
 	tcase_add_loop_test(tc, injected_faults_occur_at_the_specified_calls, 0, sizeof(specs) / sizeof(*specs));
 	tcase_add_loop_test(tc, a_stopped_driver_call_does_not_go_on_until_it_is_released, 0, 2);
+	tcase_add_test(tc, driver_calls_before_the_nth_one_are_not_stopped);
 	tcase_add_test(tc, a_stopped_driver_call_that_is_never_released_goes_on_after_a_timeout);
 	tcase_add_test(tc, driver_calls_with_jitter_give_the_same_results);
 	tcase_add_test(tc, a_sticky_fault_kills_the_context);
