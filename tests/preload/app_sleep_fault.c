@@ -107,8 +107,8 @@ void no_host(void)
 }
 
 /*
- * The test asks for a sleep or a wake, and kills one of the two sides. The process stops within it, in a call of the
- * driver: APP_STOP=FUNCTION NTH start|end. APP_ASLEEP: it is asleep before.
+ * The test asks for a sleep or a wake, and kills one of the two sides, or waits. The process stops within it, in a call
+ * of the driver: APP_STOP=FUNCTION NTH start|end. APP_ASLEEP: it is asleep before.
  */
 void stopped(void)
 {

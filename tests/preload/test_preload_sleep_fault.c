@@ -290,6 +290,58 @@ START_TEST(a_process_whose_client_is_killed_in_a_sleep_or_wake_carries_it_out_an
 }
 END_TEST
 
+/* A call of the driver that does not return, in a sleep or a wake. */
+static const struct {
+	const char *stop, *words, *text;
+	bool is_wake;
+} hangs[] = {
+	{"APP_STOP=cuMemUnmap 2 end", "sleep --timeout=0.1", "has not finished its sleep within 5.1 s", false},
+	{"APP_STOP=cuMemMap 2 end", "wake --timeout=0.1", "has not finished its wake within 5.1 s", true},
+};
+
+/* The client gives up, and the next one is not even sent. The process goes on. */
+static void give_up(const char *name)
+{
+	static char text[PLAY_OUTPUT_MAX];
+	bool is_wake = hangs[row].is_wake;
+	int status;
+
+	if (strcmp(name, "before") == 0) {
+		client = play_start_stat(hangs[row].words, "client");
+	} else if (strcmp(name, "within") == 0) {
+		ck_assert_int_eq(waitpid(client, &status, 0), client);
+		play_read("client", text);
+		ck_assert_int_eq(status, STAT_NO_ANSWER << 8);
+		ck_assert_msg(strstr(text, hangs[row].text), "%s", text);
+		ck_assert_msg(strstr(text, "it goes on with that, and is asleep or awake afterwards"), "%s", text);
+		ck_assert_int_eq(
+			play_run_stat(is_wake ? "sleep" : "wake", stat_text, sizeof(stat_text)), STAT_NO_ANSWER);
+		ck_assert_msg(strstr(stat_text, "did not answer within 2 s"), "%s", stat_text);
+	} else {
+		ck_assert_ptr_nonnull(
+			strstr(play_ask("status"), is_wake ? "\"state\":\"awake\"" : "\"state\":\"asleep\""));
+	}
+}
+
+START_TEST(a_command_gives_up_a_process_that_hangs_in_a_sleep_or_wake_and_the_process_finishes_it)
+{
+	const char *env[] = {
+		hangs[_i].stop, hangs[_i].is_wake ? "APP_ASLEEP=1" : "B=", VMM, GPU, "SIMGPU_DEADLOCK_MS=60000", NULL};
+
+	if (!play_stat)
+		return;
+	row = (size_t)_i;
+	play_run(&(struct play){.program = "app_sleep",
+		.words = {"stopped"},
+		.env = env,
+		.preload = play_library,
+		.at_pause = give_up});
+	ck_assert_int_eq(play_status, 0);
+	ck_assert_ptr_nonnull(strstr(play_out, "wrong words: 0\n"));
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
 static void add(TCase *tc)
 {
 	tcase_add_loop_test(tc, a_sleep_that_fails_before_content_is_dropped_keeps_all_of_it, 0, LENGTH(drop_faults));
@@ -304,6 +356,8 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc,
 		a_process_whose_client_is_killed_in_a_sleep_or_wake_carries_it_out_and_obeys_the_next_command, 0,
 		LENGTH(moves));
+	tcase_add_loop_test(tc, a_command_gives_up_a_process_that_hangs_in_a_sleep_or_wake_and_the_process_finishes_it,
+		0, LENGTH(hangs));
 }
 
 int main(int argc, char **argv)

@@ -83,6 +83,11 @@ bool stat_explain_is_stopped(const struct stat_process *process)
 	return is_stopped(state_of(process));
 }
 
+static bool is_move(const struct stat_question *question)
+{
+	return !strcmp(question->schema, "sleep") || !strcmp(question->schema, "wake");
+}
+
 static void explain_silence(struct stat_process *process, const struct stat_question *question)
 {
 	double seconds = question->timeout_ms / 1000.0;
@@ -92,6 +97,12 @@ static void explain_silence(struct stat_process *process, const struct stat_ques
 	if (is_stopped(state)) {
 		explain(process, STAT_NO_ANSWER, "is stopped (state %c), and cannot answer.", state);
 		advise(process, "kill -CONT %d, or wait for its debugger.", pid);
+		return;
+	}
+	if (is_move(question)) {
+		explain(process, STAT_NO_ANSWER, "has not finished its %s within %g s: the driver may hold it up.",
+			question->schema, seconds);
+		advise(process, "it goes on with that, and is asleep or awake afterwards: gpupool-stat status %d", pid);
 		return;
 	}
 	explain(process, STAT_NO_ANSWER, "did not answer within %g s.", seconds);

@@ -19,7 +19,10 @@ enum {
 	NAME_MAX_BYTES = 200,     /* of a name of a region, encoded: none that is longer exists */
 	SLEEP_REQUEST_MAX = 4000, /* the names of STAT_NAMES_MAX regions and the other words */
 	WAIT_MAX_MS = 600000,
-	COPY_MAX_MS = 300000, /* a terabyte takes less */
+	STATUS_MS = 2000, /* the least that a process has for its status */
+	/* A process that moves its memory more slowly than that is held up: one thread pins 1.3 GiB of the host a second. */
+	MOVE_LEAST_MS = 5000,
+	MOVE_MS_A_GIB = 1000,
 };
 
 /* Finds the process to change if the user named none. If there may be several, lists them and changes none of them. */
@@ -48,30 +51,39 @@ static enum stat_exit choose_one(const struct stat_options *options, pid_t *pid)
 	return result;
 }
 
-/*
- * Sends the request to the named process, or to the only one, and shows its answer. answer_ms: how long the process may
- * take for it.
- */
-static enum stat_exit change_within(
-	const struct stat_command *command, const struct stat_options *options, const char *request, int answer_ms)
-{
-	struct stat_options one = *options;
-	struct stat_question question;
-	struct stat_survey survey;
-	enum stat_exit result;
+/* The process to change, in a copy of the options that names it. */
+struct target {
+	struct stat_options options;
 	pid_t pid;
+};
+
+/* Finds the named process, or the only one. */
+static enum stat_exit find(
+	const struct stat_command *command, const struct stat_options *options, struct target *target)
+{
+	enum stat_exit result;
 
 	if (!stat_command_check_once(
 		    command, options, options->n_words ? options->words[0] : NULL, STAT_CHANGE_IS_ONCE))
 		return STAT_USAGE;
-	if (!options->n_pids) {
-		result = choose_one(options, &pid);
-		if (result != STAT_OK)
-			return result;
-		one.pids = &pid;
-		one.n_pids = 1;
-	}
-	question = stat_command_question(command, &one, request);
+	target->options = *options;
+	if (options->n_pids)
+		return STAT_OK;
+	result = choose_one(options, &target->pid);
+	target->options.pids = &target->pid;
+	target->options.n_pids = 1;
+	return result;
+}
+
+/* Sends the request, and shows the answer. answer_ms: how long the process may take for it. */
+static enum stat_exit send_to(
+	const struct target *target, const struct stat_command *command, const char *request, int answer_ms)
+{
+	struct stat_options one = target->options;
+	struct stat_question question = stat_command_question(command, &one, request);
+	struct stat_survey survey;
+	enum stat_exit result;
+
 	question.timeout_ms = answer_ms;
 	stat_survey_run(&survey, &question);
 	if (one.is_json)
@@ -86,7 +98,10 @@ static enum stat_exit change_within(
 static enum stat_exit change(
 	const struct stat_command *command, const struct stat_options *options, const char *request)
 {
-	return change_within(command, options, request, options->timeout_ms);
+	struct target target;
+	enum stat_exit result = find(command, options, &target);
+
+	return result == STAT_OK ? send_to(&target, command, request, options->timeout_ms) : result;
 }
 
 enum stat_exit stat_reclaim_run(const struct stat_command *command, const struct stat_options *options)
@@ -185,29 +200,66 @@ static bool add_drops(char *request, size_t size, const struct stat_options *opt
 }
 
 /*
+ * Asks how much memory the process has, which decides how long a move of all of it may take. A process that does not
+ * answer is not sent the request.
+ */
+static enum stat_exit ask_move_ms(const struct target *target, const struct stat_command *command, int *ret_ms)
+{
+	struct stat_question question = stat_command_question(command, &target->options, "status\n");
+	struct stat_survey survey;
+	enum stat_exit result;
+	uint64_t gib = 0;
+
+	question.schema = "status";
+	if (question.timeout_ms < STATUS_MS)
+		question.timeout_ms = STATUS_MS;
+	stat_survey_run(&survey, &question);
+	if (survey.n_processes && survey.processes[0].reply)
+		gib = stat_reply_sum(json_object_get(survey.processes[0].reply, "devices"), "total_bytes") >> 30;
+	result = stat_report_errors(&survey, &target->options);
+	stat_survey_deinit(&survey);
+	*ret_ms = MOVE_LEAST_MS +
+		  MOVE_MS_A_GIB * (int)(gib < WAIT_MAX_MS / MOVE_MS_A_GIB ? gib : WAIT_MAX_MS / MOVE_MS_A_GIB);
+	return result;
+}
+
+/*
  * The process does not carry out a request that it reads after this command has given up, for example because it was
  * stopped: the user would not know.
  */
 enum stat_exit stat_sleep_run(const struct stat_command *command, const struct stat_options *options)
 {
-	int wait_ms = wait_of(options);
+	int wait_ms = wait_of(options), move_ms;
 	char request[SLEEP_REQUEST_MAX];
+	enum stat_exit result;
+	struct target target;
+	char drops[SLEEP_REQUEST_MAX - 64] = "";
 
-	snprintf(request, sizeof(request), "sleep %d before=%" PRIu64, wait_ms,
-		now_ns() + (uint64_t)wait_ms * UINT64_C(1000000));
-	if (!add_drops(request, sizeof(request) - 1, options))
+	if (!add_drops(drops, sizeof(drops), options))
 		return STAT_USAGE;
-	strcat(request, "\n");
-	return change_within(command, options, request, wait_ms + COPY_MAX_MS);
+	result = find(command, options, &target);
+	if (result == STAT_OK)
+		result = ask_move_ms(&target, command, &move_ms);
+	if (result != STAT_OK)
+		return result;
+	snprintf(request, sizeof(request), "sleep %d before=%" PRIu64 "%s\n", wait_ms,
+		now_ns() + (uint64_t)wait_ms * UINT64_C(1000000), drops);
+	return send_to(&target, command, request, wait_ms + move_ms);
 }
 
 enum stat_exit stat_wake_run(const struct stat_command *command, const struct stat_options *options)
 {
-	int wait_ms = wait_of(options);
+	int wait_ms = wait_of(options), move_ms;
 	char request[REQUEST_MAX];
+	struct target target;
+	enum stat_exit result = find(command, options, &target);
 
+	if (result == STAT_OK)
+		result = ask_move_ms(&target, command, &move_ms);
+	if (result != STAT_OK)
+		return result;
 	snprintf(request, sizeof(request), "wake %d\n", wait_ms);
-	return change_within(command, options, request, wait_ms + COPY_MAX_MS);
+	return send_to(&target, command, request, wait_ms + move_ms);
 }
 
 struct move {
