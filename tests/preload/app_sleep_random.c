@@ -41,10 +41,12 @@ struct block {
 	bool is_in_region;
 };
 
+/* Sets the block to its value. It may take the value from memory that was freed while the graph was captured. */
 struct graph {
 	CUgraphExec exec;
 	struct block *block;
 	uint32_t value;
+	bool reads_freed;
 };
 
 struct program {
@@ -173,7 +175,41 @@ static void copy(struct program *program, struct block *to)
 	to->value = from->value;
 }
 
-/* A graph sets the block to its own value each time. */
+static int64_t count(int64_t result)
+{
+	if (result > 0)
+		atomic_fetch_add(&n_slept, 1);
+	else if (result == -EBUSY)
+		atomic_fetch_add(&n_busy, 1);
+	else if (result < 0)
+		atomic_fetch_add(&n_failed, 1);
+	return result;
+}
+
+/*
+ * Captures a fill, or a copy of memory that the program frees meanwhile: the graph goes on using it, so its content must
+ * be there after a sleep. That memory is large, since small free parts of a chunk are kept with the used ones.
+ */
+static void capture_work(struct program *program, struct graph *graph)
+{
+	struct block *block = graph->block, source = {.bytes = block->bytes + MIB, .value = graph->value};
+
+	graph->reads_freed = below(program, 4) == 0;
+	if (graph->reads_freed) {
+		source.ptr = app_alloc(source.bytes);
+		APP_MUST(cuMemsetD32Async(source.ptr, source.value, source.bytes / 4, block->stream));
+		APP_MUST(cuStreamSynchronize(block->stream));
+	}
+	APP_MUST(cuStreamBeginCapture_v2(block->stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+	if (graph->reads_freed) {
+		APP_MUST(cuMemcpyDtoDAsync_v2(block->ptr, source.ptr, block->bytes, block->stream));
+		APP_MUST(cuMemFree_v2(source.ptr));
+	} else {
+		APP_MUST(cuMemsetD32Async(block->ptr, graph->value, block->bytes / 4, block->stream));
+	}
+}
+
+/* A graph sets the block to the same value each time. The process falls asleep before its instantiation now and then. */
 static void capture(struct program *program, struct block *block)
 {
 	struct graph *graph = &program->graphs[below(program, N_GRAPHS)];
@@ -188,9 +224,10 @@ static void capture(struct program *program, struct block *block)
 	}
 	graph->block = block;
 	graph->value = app_random(&program->random) + 1;
-	APP_MUST(cuStreamBeginCapture_v2(block->stream, CU_STREAM_CAPTURE_MODE_RELAXED));
-	APP_MUST(cuMemsetD32Async(block->ptr, graph->value, block->bytes / 4, block->stream));
+	capture_work(program, graph);
 	APP_MUST(cuStreamEndCapture(block->stream, &captured));
+	if (program->is_alone && below(program, 2))
+		(void)count(gpupool_sleep(TIMEOUT_MS));
 	APP_MUST(cuGraphInstantiateWithFlags(&graph->exec, captured, 0));
 	APP_MUST(cuGraphDestroy(captured));
 }
@@ -268,17 +305,6 @@ static void check_all(struct program *program)
 	}
 }
 
-static int64_t count(int64_t result)
-{
-	if (result > 0)
-		atomic_fetch_add(&n_slept, 1);
-	else if (result == -EBUSY)
-		atomic_fetch_add(&n_busy, 1);
-	else if (result < 0)
-		atomic_fetch_add(&n_failed, 1);
-	return result;
-}
-
 /* Puts the process to sleep, and drops content now and then. */
 static void fall_asleep(struct program *program)
 {
@@ -305,6 +331,16 @@ static void fall_asleep(struct program *program)
 		block->value = 0;
 		if (result < 0)
 			fill(program, block);
+	}
+	for (int i = 0; i < N_GRAPHS; i++) {
+		struct graph *graph = &program->graphs[i];
+
+		if (!graph->exec || !graph->reads_freed || kind == 1)
+			continue;
+		graph->value = 0;
+		enter(graph->block->place);
+		if (result < 0)
+			forget_graphs_of(program, graph->block);
 	}
 }
 
@@ -435,7 +471,9 @@ static void threads(void)
 	}
 	for (unsigned i = 0; i < N_THREADS; i++)
 		(void)pthread_create(&workers[i], NULL, work, &programs[i]);
-	while (atomic_load(&n_slept) < n_cycles && atomic_load(&n_steps) < n_cycles * STEPS_A_CYCLE * N_THREADS) {
+	/* The threads may cancel all sleeps for a long time. */
+	while (!atomic_load(&n_slept) ||
+		(atomic_load(&n_slept) < n_cycles && atomic_load(&n_steps) < n_cycles * STEPS_A_CYCLE * N_THREADS)) {
 		atomic_store(&is_lull, true);
 		for (unsigned n = app_random(&random) % 64; n; n--)
 			(void)sched_yield();

@@ -110,6 +110,23 @@ static void copy_graph(struct sim_graph *to, const struct sim_graph *from)
 	clone_refs(to, from);
 }
 
+/* The driver examines the addresses of a graph. Those that are reserved must have memory now. */
+static void examine(const struct sim_graph *graph)
+{
+	for (unsigned i = 0; i < graph->n; i++) {
+		for (unsigned k = 0; k < graph->ops[i].n_accesses; k++) {
+			const struct sim_access *access = &graph->ops[i].accesses[k];
+			const struct sim_block *block = sim_block_at(access->lo);
+
+			if (!sim_virtual_bytes(access->lo) || (block && access->hi <= sim_block_reach(block)))
+				continue;
+			sim.invalid_uses++;
+			sim_print("invalid use: %s examines %#llx of %s, where no memory is mapped", sim_call_name(),
+				(unsigned long long)access->lo, graph->ops[i].name);
+		}
+	}
+}
+
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *handle, CUgraph graph_handle, unsigned long long flags)
 {
 	struct sim_graph *graph = sim_object_of(graph_handle, SIM_GRAPH), *exec;
@@ -117,6 +134,7 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *handle, CUgraph graph_handle, 
 	SIM_BEGIN(cuGraphInstantiateWithFlags);
 	if (!handle || !graph)
 		return CUDA_ERROR_INVALID_VALUE;
+	examine(graph);
 	exec = sim_object_new(SIM_EXEC, sizeof(*exec));
 	exec->is_exec = true;
 	copy_graph(exec, graph);

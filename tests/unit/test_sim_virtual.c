@@ -233,6 +233,28 @@ START_TEST(mapped_memory_outlives_its_context)
 }
 END_TEST
 
+START_TEST(the_instantiation_of_a_graph_examines_addresses_whose_memory_must_be_mapped)
+{
+	CUmemGenericAllocationHandle handle;
+	CUgraphExec exec;
+	CUstream stream;
+	CUgraph graph;
+
+	reserve();
+	handle = map(base, 2 * MIB);
+	stream = test_stream(CU_STREAM_NON_BLOCKING);
+	ok(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+	ok(cuMemsetD32Async(base, 1, 16, stream));
+	ok(cuStreamEndCapture(stream, &graph));
+	ok(cuGraphInstantiateWithFlags(&exec, graph, 0));
+	ck_assert_uint_eq(simgpu_invalid_uses(), 0);
+	ok(cuMemUnmap(base, 2 * MIB));
+	ok(cuGraphInstantiateWithFlags(&exec, graph, 0));
+	ck_assert_uint_eq(simgpu_invalid_uses(), 1);
+	ok(cuMemRelease(handle));
+}
+END_TEST
+
 static TCase *virtual_cases(void)
 {
 	TCase *tc = tcase_create("mapped memory");
@@ -247,6 +269,7 @@ static TCase *virtual_cases(void)
 	tcase_add_test(tc, mapped_memory_can_be_distinguished_from_allocated_memory);
 	tcase_add_test(tc, memory_of_the_host_can_be_mapped_and_takes_none_of_the_device);
 	tcase_add_test(tc, mapped_memory_outlives_its_context);
+	tcase_add_test(tc, the_instantiation_of_a_graph_examines_addresses_whose_memory_must_be_mapped);
 	return tc;
 }
 
