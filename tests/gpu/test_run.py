@@ -826,6 +826,15 @@ class Sleep(WithOut):
                 part_sleep.check_works(self.results, None, self.out, 2)
             self.assertEqual(len(self.names(False)), wrong, (sleeps, digest))
 
+    def test_a_program_that_cannot_run_is_left_out(self):
+        work = part_sleep.Work("nodes", ["sleep_steps", "conditional", 100])
+        with mock.patch.object(part_sleep, "works", return_value=[work]), mock.patch.object(
+                part_sleep, "run_work", return_value=("skip: conditional nodes need CUDA 12.4", [], "")):
+            part_sleep.check_works(self.results, None, self.out, 2)
+        self.assertEqual(self.names(False), [])
+        notes = {row["name"]: row["value"] for row in results.load(self.out, ["streams"])}
+        self.assertEqual(notes["nodes: left out"], "conditional nodes need CUDA 12.4")
+
     def test_a_line_of_a_turn_is_parsed_and_a_missing_one_is_none(self):
         self.assertEqual(part_sleep.turn_of("turn 1.250 40 0"), (1.25, 40, 0))
         self.assertIsNone(part_sleep.turn_of(""))
