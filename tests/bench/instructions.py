@@ -7,7 +7,8 @@ Usage: instructions.py --library LIBRARY --programs DIR --runtime DIR [--other L
 
 Counts the instructions of a cudaMalloc and of a cudaFree under the library, over the driver that does nothing, with
 valgrind's callgrind: of a hit, of a miss, and of a hit of cudaMallocAsync (stream), through a static and a shared
-runtime. With the same compiler and C library a count, unlike a time, depends little on the machine and its load, so two
+runtime. Also those that the library adds to a launch, in serial mode and on a stream, without and with
+GPUPOOL_SLEEP=on. With the same compiler and C library a count, unlike a time, depends little on the machine and its load, so two
 versions can be compared on a busy machine. It leaves out what an instruction costs: an atomic exchange counts 1, and so
 does a system call. Each figure is the smallest of several runs, since the library does more work in a run that is
 interrupted for long.
@@ -23,25 +24,45 @@ import tempfile
 
 PAIRS, RUNS = 500, 3
 RUNTIMES, CASES, CALLS = ("static", "shared"), ("hit", "miss", "stream"), ("alloc_one", "free_one")
+LAUNCHES = ("serial", "stream")
+LAUNCH_SETTINGS = {"": {}, ", sleep": {"GPUPOOL_POOL": "vmm", "GPUPOOL_SLEEP": "on"}}
 TOTAL = re.compile(r"Collected : (\d+)")
 # Callgrind counts each repetition of `rep stosb` as an instruction, though the processor does many at a time. So memset
 # is kept from using it.
 TUNABLES = f"glibc.cpu.x86_rep_stosb_threshold={1 << 30}"
 
 
-def count(library, options, runtime, case, call):
-    """Instructions of each call of that function of pairs_counted.c, with all that it calls."""
-    variables = {**os.environ, "LD_PRELOAD": str(library), "GLIBC_TUNABLES": TUNABLES, "GPUPOOL_ASYNC": "on",
-                 "LD_LIBRARY_PATH": f"{options.programs}:{options.runtime}"}
+def count_in(library, options, program, case, call, settings):
+    """Instructions of each call of that function of the program, with all that it calls. library: None for none."""
+    variables = {**os.environ, "LD_PRELOAD": str(library or ""), "GLIBC_TUNABLES": TUNABLES,
+                 "LD_LIBRARY_PATH": f"{options.programs}:{options.runtime}", **settings}
     with tempfile.NamedTemporaryFile() as profile:
         done = subprocess.run(
             ["valgrind", "--tool=callgrind", f"--toggle-collect={call}", f"--callgrind-out-file={profile.name}",
-             options.programs / f"pairs_counted_{runtime}", case, str(PAIRS)],
+             options.programs / program, case, str(PAIRS)],
             env=variables, capture_output=True, text=True, check=False)
     total = TOTAL.search(done.stderr)
     if done.returncode or not total or total[1] == "0":
-        sys.exit(f"instructions.py: pairs_counted_{runtime} {case} failed:\n{done.stderr}")
+        sys.exit(f"instructions.py: {program} {case} failed:\n{done.stderr}")
     return int(total[1]) / PAIRS
+
+
+def count(library, options, runtime, case, call):
+    return count_in(library, options, f"pairs_counted_{runtime}", case, call, {"GPUPOOL_ASYNC": "on"})
+
+
+def launches(library, options, case, settings):
+    return min(count_in(library, options, "launches_counted", case, "launch_one", settings) for _ in range(RUNS))
+
+
+def launch_rows(options):
+    """What each library adds to a launch."""
+    for case in LAUNCHES:
+        raw = launches(None, options, case, {})
+        for name, settings in LAUNCH_SETTINGS.items():
+            yield (f"{case}{name}",
+                   *(launches(library, options, case, settings) - raw for library in (options.preload, options.other)
+                     if library))
 
 
 def rows(options):
@@ -74,6 +95,9 @@ def main():
         if other:
             line += f"{sum(other[0]):9.0f}{sum(own) / sum(other[0]):9.3f}"
         print(line, flush=True)
+    print(f"\n{'a launch':16}{'added':>9}" + (f"{'other':>9}" if options.other else ""))
+    for name, *added in launch_rows(options):
+        print(f"{name:16}" + "".join(f"{n:9.0f}" for n in added), flush=True)
 
 
 if __name__ == "__main__":

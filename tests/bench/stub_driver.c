@@ -283,6 +283,12 @@ CUresult cuEventRecord(CUevent event, CUstream stream)
 	return count(STUB_OTHER);
 }
 
+CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+	unsigned bz, unsigned shared, CUstream stream, void **params, void **extra)
+{
+	return count(STUB_OTHER);
+}
+
 CUresult cuLaunchHostFunc(CUstream stream, void (*function)(void *data), void *data)
 {
 	return count(STUB_OTHER);
