@@ -4,14 +4,18 @@
 """
 Sleep and wake: unmodified programs are put to sleep every ten steps, and give the same results to the last digit; graphs,
 also with conditional nodes, are replayed after their memory was asleep; times with host memory that is pinned already and that is not; what a process
-that is asleep keeps on the device; and two processes that take turns on memory for one and a half of them. Each program
-has a time limit, so that the part takes at most 200 s.
+that is asleep keeps on the device; what gpupool adds to a launch; and two processes that take turns on memory for one and
+a half of them. Each program has a time limit, so that the part takes at most 230 s.
 """
 
+import argparse
 import concurrent.futures
+import contextlib
 import dataclasses
 import importlib.util
+import pathlib
 import re
+import statistics
 import subprocess
 import sys
 import threading
@@ -19,6 +23,7 @@ import time
 
 import ctl
 import programs
+from results import Results, load
 
 GIB, MIB = 1 << 30, 1 << 20
 PROGRAM_SECONDS = 60
@@ -26,9 +31,10 @@ RESIDENT_MIB = 64
 REPLAYS = 100
 GIB_A_SECOND_COLD = 10
 SECONDS_OF_64_GIB = 1.6
-TURN_MIB, LEFT_MIB, TURN_SECONDS, TURNS = 40 << 10, 56 << 10, 10.5, 7
+TURN_MIB, LEFT_MIB, TURN_SECONDS, SWITCHES = 40 << 10, 56 << 10, 10.5, 5
 PHASE_SECONDS, SHARE = 30, 0.9
-PART_SECONDS, SWITCH_SECONDS = 200, 3
+PART_SECONDS, SWITCH_SECONDS = 230, 3
+KERNEL_NS, LAUNCHES, LAUNCH_ROUNDS, LAUNCH_RATIO, LAUNCH_SECONDS = 3000, 10000, 31, 1.01, 90
 
 ROUND = re.compile(
     r"round (\d+): asleep in ([\d.]+) s, ([\d.]+) GiB/s; free memory [-+\d.]+ GiB; "
@@ -102,9 +108,9 @@ class Program:
         """The next line; it is empty once the program has ended."""
         return self.process.stdout.readline().strip()
 
-    def tell(self):
+    def tell(self, line=""):
         try:
-            self.process.stdin.write("\n")
+            self.process.stdin.write(line + "\n")
             self.process.stdin.flush()
         except OSError:
             pass  # it has ended, and its next line is empty
@@ -209,56 +215,155 @@ def check_programs(results, library, out, mib):
         results.check(f"{name}: finished", done.status == 0, f"status {done.status}")
 
 
+def launch_ways(library):
+    """The configurations of launch_cost. The first is the one that the others are compared with."""
+    def way(name, **variables):
+        return programs.Config(name, library, {"GPUPOOL_LOG": "info", **variables})
+    return [programs.Config("raw"), way("split", GPUPOOL_POOL="split"), way("vmm", GPUPOOL_POOL="vmm"),
+            way("vmm, sleep", GPUPOOL_POOL="vmm", GPUPOOL_SLEEP="on")]
+
+
+def take_launch_turns(running, rounds):
+    """Nanoseconds of a launch, {how: {name: [of each round]}}; None once a program has failed. The order rotates."""
+    taken = {how: {name: [] for name in running} for how in ("back", "wait")}
+    names = list(running)
+    for nth in range(rounds + 1):
+        for how, found in taken.items():
+            for name in names[nth % len(names):] + names[:nth % len(names)]:
+                running[name].tell(how)
+                words = running[name].line().split()
+                if len(words) != 2 or words[0] != "launch":
+                    return None
+                if nth:  # the first turn of each does not count
+                    found[name].append(float(words[1]))
+    return taken
+
+
+def judge_launches(results, taken):
+    """The median of the ratios of all rounds counts, since the machine drifts."""
+    for how, what in (("back", "back to back"), ("wait", "each with a wait")):
+        raw, *others = taken[how].items()
+        results.note(f"launches {what}, raw", statistics.median(raw[1]) / 1000, "us")
+        for name, times in others:
+            ratio = statistics.median(own / base for own, base in zip(times, raw[1]))
+            results.bar(f"launches {what}: {name} over raw", ratio, "", "<=", LAUNCH_RATIO)
+
+
+def check_launches(results, library, out, launches, rounds, directory):
+    words = [programs.BIN / "launch_cost", KERNEL_NS, launches]
+    with contextlib.ExitStack() as stack:
+        running = {way.name: stack.enter_context(
+            Program(way, words, log_of(out, f"launches {way.name}"), {}, LAUNCH_SECONDS, directory))
+            for way in launch_ways(library)}
+        is_right = [program.line().endswith("right") for program in running.values()]
+        taken = take_launch_turns(running, rounds) if all(is_right) else None
+    results.check("launches: all programs have run", taken is not None)
+    if taken:
+        judge_launches(results, taken)
+
+
 def turn_of(line):
     """Seconds, steps and wrong words of a line "turn SECONDS STEPS WRONG"; None: the program has failed."""
     words = line.split()
     return (float(words[1]), int(words[2]), int(words[3])) if len(words) == 4 else None
 
 
-def check_turns(results, library, out, mib, left_mib, seconds, turns, limit_s):
+@dataclasses.dataclass
+class Turns:
+    """Two processes that each need mib, with left_mib left to both, in phases of so many seconds."""
+
+    mib: int = TURN_MIB
+    left_mib: int = LEFT_MIB
+    seconds: float = TURN_SECONDS
+    switches: int = SWITCHES
+
+    def limit_s(self):
+        """The time limit of each process."""
+        return 60 + (self.switches + 2) * (self.seconds + 2 * SWITCH_SECONDS)
+
+
+@dataclasses.dataclass
+class Outcome:
+    """What the turns took. A turn is (seconds of its wake, steps, wrong words); alone: the first one of each process."""
+
+    alone: list = dataclasses.field(default_factory=list)
+    turns: list = dataclasses.field(default_factory=list)
+    seconds: float = 0
+
+    def wrong(self):
+        return sum(turn[2] for turn in self.alone + self.turns)
+
+    def share(self, phase):
+        """The time that the steps of all turns take one after the other, over the time that the turns took."""
+        steps = [sum(turn[1] for turn in self.turns[nth::2]) / self.alone[nth][1] for nth in range(2)]
+        return sum(steps) * phase / self.seconds
+
+
+def take_turns(plan, programs_by_turn, outcome, host):
+    """Each turn but those of `alone` begins with a switch, for which the other process falls asleep."""
+    begun = time.monotonic()
+    for nth in range(plan.switches):
+        program = programs_by_turn[nth % 2]
+        program.tell()
+        turn = turn_of(program.line())
+        if turn is None:
+            return
+        outcome.turns.append(turn)
+        outcome.seconds = time.monotonic() - begun
+        host()
+
+
+def judge_turns(results, plan, outcome, why):
+    done = len(outcome.turns)
+    results.check("turns: all are done, and no word is wrong", done == plan.switches and not outcome.wrong(),
+                  f"{done} turns, {outcome.wrong()} wrong {why if done < plan.switches else ''}".strip())
+    for nth, turn in enumerate(outcome.turns):
+        results.note(f"turn {nth + 1}: wake, with the wait for the other one", turn[0], "s")
+    if done < plan.switches or not all(turn[1] for turn in outcome.alone):
+        return
+    # A switch includes the half second after which a process counts as idle.
+    switch = sum(turn[0] for turn in outcome.turns) / done
+    results.note("turns: a switch takes", switch, "s")
+    results.note("turns: seconds in all, and of work alone", f"{outcome.seconds:.1f} {done * plan.seconds:.1f}")
+    share = outcome.share(plan.seconds)
+    if plan.seconds >= PHASE_SECONDS:
+        results.bar("turns: share of the time of one after the other", share, "", ">=", SHARE)
+        return
+    results.note("turns: share of the time of one after the other", share)
+    results.bar(f"turns: share of work in phases of {PHASE_SECONDS} s", PHASE_SECONDS / (PHASE_SECONDS + switch), "", ">=", SHARE)
+
+
+def check_turns(results, library, out, plan):
     """Two processes, of which only one fits, take turns. The one whose turn it is has the other one sleep."""
     probe = programs.BIN / "sleep_turns"
     variables = {"GPUPOOL_POOL": "vmm", "GPUPOOL_SLEEP": "on", "GPUPOOL_SLEEP_KEEP": "on", "GPUPOOL_LOG": "info"}
     config, raw = programs.Config("turns", library, variables), programs.Config("raw")
-    begun, waits, wrong, done = time.monotonic(), [], 0, 0
-    left_before = lowest = host_left()
+    outcome, left_before = Outcome(), host_left()
+    lefts = [left_before]
 
     def start(name, where):
-        return Program(config, [probe, "turns", mib, seconds], log_of(out, f"turns {name}"), {}, limit_s, where)
+        """A process that has its memory, and has worked for one phase."""
+        program = stack.enter_context(
+            Program(config, [probe, "turns", plan.mib, plan.seconds], log_of(out, f"turns {name}"), {}, plan.limit_s(), where))
+        is_ready = turn_of(program.line()) is not None
+        program.tell()
+        alone = turn_of(program.line()) if is_ready else None
+        outcome.alone += [alone] if alone else []
+        return program
 
-    with programs.private_dir() as directory, Program(
-            raw, [probe, "ballast", left_mib], log_of(out, "ballast"), {}, limit_s, directory) as ballast:
+    with contextlib.ExitStack() as stack:
+        directory = stack.enter_context(programs.private_dir())
+        ballast = stack.enter_context(
+            Program(raw, [probe, "ballast", plan.left_mib], log_of(out, "ballast"), {}, plan.limit_s(), directory))
         results.note("turns: left by the ballast", ballast.line(), "")
-        with start("first", directory) as first:
-            ready = turn_of(first.line())
-            # The first one is idle from now on, and sleeps for the second one.
-            with start("second", directory) as second:
-                is_ready = ready is not None and turn_of(second.line()) is not None
-                results.check("turns: the second process gets memory for which the first one sleeps", is_ready)
-                begun = time.monotonic()
-                for nth in range(turns if is_ready else 0):
-                    program = (first, second)[nth % 2]
-                    program.tell()
-                    turn = turn_of(program.line())
-                    if turn is None:
-                        break
-                    done += 1
-                    waits.append(turn[0])
-                    lowest = min(lowest, host_left())
-                    wrong += turn[2]
-                    results.note(f"turn {nth + 1}: wake, with the wait for the other one", turn[0], "s")
-                took = time.monotonic() - begun
+        # The first one is idle once it has worked, and sleeps for the second one.
+        both = start("first", directory), start("second", directory)
+        results.check("turns: the second process gets memory for which the first one sleeps", len(outcome.alone) == 2)
+        if len(outcome.alone) == 2:
+            take_turns(plan, both, outcome, lambda: lefts.append(host_left()))
     why = "; ".join(filter(None, (reason_in(log_of(out, f"turns {name}")) for name in ("first", "second"))))
-    results.check("turns: all are done, and no word is wrong", done == turns and not wrong,
-                  f"{done} turns, {wrong} wrong {why if done < turns else ''}".strip())
-    if done < turns:
-        return
-    # A switch includes the half second after which a process counts as idle.
-    switch = sum(waits[1:]) / len(waits[1:])
-    results.note("turns: a switch takes", switch, "s")
-    results.note("turns: seconds in all, and of work alone", f"{took:.1f} {turns * seconds:.1f}")
-    results.bar(f"turns: share of work in phases of {PHASE_SECONDS} s", PHASE_SECONDS / (PHASE_SECONDS + switch), "", ">=", SHARE)
-    results.note("turns: host memory in use at its peak", (left_before - lowest) / GIB, "GiB")
+    judge_turns(results, plan, outcome, why)
+    results.note("turns: host memory in use at its peak", (left_before - min(lefts)) / GIB, "GiB")
 
 
 def run_works(results, library, out, options):
@@ -282,16 +387,24 @@ def run_times(results, library, out, options):
             results.note(f"{gib} GiB: too little host memory, left out", left // GIB, "GiB")
 
 
+def run_launches(results, library, out, options):
+    with programs.private_dir() as directory:
+        check_launches(results, library, out, LAUNCHES, max(3, round(LAUNCH_ROUNDS * options.scale)), directory)
+
+
 def run_turns(results, library, out, options):
-    """Fewer turns if the part has less time left."""
-    turns = min(TURNS, int((options.end - time.monotonic()) / (TURN_SECONDS + SWITCH_SECONDS)) - 1)
-    if host_left() >= 2 * (TURN_MIB // 1024 + 4) * GIB and turns > 1:
-        check_turns(results, library, out, TURN_MIB, LEFT_MIB, TURN_SECONDS * options.scale, turns, 110)
+    """Without a plan, fewer turns if the part has less time left."""
+    plan = getattr(options, "turns", None)
+    if not plan:
+        phases = int((options.end - time.monotonic()) / (TURN_SECONDS + SWITCH_SECONDS)) - 1
+        plan = Turns(seconds=TURN_SECONDS * options.scale, switches=min(SWITCHES, phases - 2))
+    if host_left() >= 2 * (plan.mib / 1024 + 4) * GIB and plan.switches > 0:
+        check_turns(results, library, out, plan)
     else:
         results.note("turns: left out for lack of host memory, or of time", host_left() // GIB, "GiB")
 
 
-STEPS = {"works": run_works, "programs": run_programs, "turns": run_turns, "times": run_times}
+STEPS = {"works": run_works, "programs": run_programs, "launches": run_launches, "turns": run_turns, "times": run_times}
 
 
 def run(results, out, options, names=tuple(STEPS)):
@@ -302,3 +415,30 @@ def run(results, out, options, names=tuple(STEPS)):
         begun = time.monotonic()
         STEPS[name](results, library, out, options)
         results.note(f"{name}: seconds", time.monotonic() - begun, "s")
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description="Runs steps of the part `sleep`, after scripts/gpu-test --build.")
+    parser.add_argument("steps", nargs="+", choices=STEPS, metavar="STEP", help=", ".join(STEPS))
+    parser.add_argument("--out", type=pathlib.Path, required=True, metavar="DIR", help="for the output of all programs")
+    parser.add_argument("--scale", type=float, default=1, help="multiplies the number of rounds")
+    parser.add_argument("--phase", type=float, default=TURN_SECONDS, metavar="SECONDS", help="turns: length of a phase")
+    parser.add_argument("--switches", type=int, default=SWITCHES, metavar="N", help="turns: switches between the two")
+    parser.add_argument("--mib", type=int, default=TURN_MIB, help="turns: memory of each of the two")
+    parser.add_argument("--left", type=int, default=LEFT_MIB, metavar="MIB", help="turns: memory left to both")
+    options = parser.parse_args()
+    options.turns = Turns(options.mib, options.left, options.phase, options.switches)
+    options.jobs = 3
+    return options
+
+
+def main():
+    options = parse_arguments()
+    options.out.mkdir(parents=True, exist_ok=True)
+    found = Results(options.out, "sleep")
+    run(found, options.out, options, options.steps)
+    sys.exit(0 if all(row.get("ok", True) for row in load(options.out, ["sleep"])) else 1)
+
+
+if __name__ == "__main__":
+    main()

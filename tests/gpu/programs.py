@@ -111,7 +111,7 @@ def build_programs():
         jobs.append(pool.submit(compile_cuda, "pairs", BIN / "pairs_shared", "shared"))
         jobs += [pool.submit(compile_cuda, "submissions", BIN / name, *how) for name, how in SUBMISSIONS.items()]
         jobs += [pool.submit(compile_driver_program, *row) for row in DRIVER_PROGRAMS]
-        jobs += [pool.submit(compile_sleep_program, name) for name in ("sleep_probe", "sleep_turns")]
+        jobs += [pool.submit(compile_sleep_program, name) for name in ("sleep_probe", "sleep_turns", "launch_cost")]
         for job in jobs:
             job.result()
 

@@ -835,6 +835,42 @@ class Sleep(WithOut):
         notes = {row["name"]: row["value"] for row in results.load(self.out, ["streams"])}
         self.assertEqual(notes["nodes: left out"], "conditional nodes need CUDA 12.4")
 
+    def test_a_launch_is_compared_by_the_median_of_the_ratios_of_rounds(self):
+        raw, slower = [4000.0, 8000.0, 4000.0], [4030.0, 8060.0, 4400.0]
+        taken = {"back": {"raw": raw, "split": slower}, "wait": {"raw": raw, "split": [time * 1.02 for time in raw]}}
+        part_sleep.judge_launches(self.results, taken)
+        self.assertEqual(self.names(False), ["launches each with a wait: split over raw"])
+
+    def test_programs_take_turns_in_an_order_that_rotates_and_the_first_round_does_not_count(self):
+        order = []
+
+        def program(name, lines):
+            return types.SimpleNamespace(tell=lambda how: order.append((name, how)), line=lambda: next(lines))
+
+        def running(lines):
+            return {"raw": program("raw", iter(lines)), "own": program("own", iter(lines))}
+
+        taken = part_sleep.take_launch_turns(running([f"launch {n}" for n in range(1, 7)]), 2)
+        self.assertEqual(taken["back"]["raw"], [3.0, 5.0])
+        self.assertEqual([name for name, how in order if how == "back"], ["raw", "own", "own", "raw", "raw", "own"])
+        self.assertIsNone(part_sleep.take_launch_turns(running([""]), 2))
+
+    def turns(self, seconds, n=2, wrong=0):
+        outcome = part_sleep.Outcome([(0.0, 100, 0), (9.0, 200, 0)], [(2.0, 100, 0), (2.0, 200, wrong)][:n], seconds)
+        part_sleep.judge_turns(self.results, part_sleep.Turns(seconds=30, switches=2), outcome, "")
+        return self.names(False)
+
+    def test_turns_are_compared_with_the_same_steps_one_after_the_other(self):
+        self.assertEqual(self.turns(64), [])
+
+    def test_turns_that_take_too_long_miss_the_bar(self):
+        self.assertEqual(self.turns(68), ["turns: share of the time of one after the other"])
+
+    def test_turns_that_are_missing_or_wrong_fail(self):
+        self.assertEqual(self.turns(64, wrong=1), ["turns: all are done, and no word is wrong"])
+        self.results = results.Results(self.out, "streams")
+        self.assertEqual(self.turns(32, n=1), ["turns: all are done, and no word is wrong"])
+
     def test_a_line_of_a_turn_is_parsed_and_a_missing_one_is_none(self):
         self.assertEqual(part_sleep.turn_of("turn 1.250 40 0"), (1.25, 40, 0))
         self.assertIsNone(part_sleep.turn_of(""))

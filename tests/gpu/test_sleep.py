@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: MIT
+# SPDX-FileCopyrightText: 2026 The gpupool authors
+
+"""
+Usage: test_sleep.py LIBRARY SIMULATOR-DIRECTORY PROGRAM-DIRECTORY
+
+Runs the launches of part_sleep.py on the simulated GPU. Their times say nothing there.
+"""
+
+import os
+import pathlib
+import sys
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+
+import part_sleep
+import programs
+import results
+from test_run import WithOut
+
+LIBRARY, SIMULATOR, PROGRAMS = (pathlib.Path(word).resolve() for word in sys.argv[1:4])
+
+
+class Launches(WithOut):
+    def test_launches_run_in_all_ways(self):
+        programs.BIN = PROGRAMS
+        os.environ["LD_LIBRARY_PATH"] = str(SIMULATOR)
+        os.environ["SIMGPU_STRICT"] = "1"
+        with programs.private_dir() as directory:
+            part_sleep.check_launches(self.results, LIBRARY, self.out, 20, 2, directory)
+        rows = results.load(self.out, ["streams"])
+        self.assertTrue(rows[0]["ok"], rows)
+        self.assertEqual(sum(row["type"] == "bar" for row in rows), 6)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
