@@ -56,7 +56,7 @@ def launches(library, options, case, settings):
 
 
 def launch_rows(options):
-    """What each library adds to a launch."""
+    """Rows of the instructions that each library adds to a launch."""
     for case in LAUNCHES:
         raw = launches(None, options, case, {})
         for name, settings in LAUNCH_SETTINGS.items():

@@ -270,7 +270,7 @@ def turn_of(line):
 
 @dataclasses.dataclass
 class Turns:
-    """Two processes that each need mib, with left_mib left to both, in phases of so many seconds."""
+    """Two processes that each need mib, while left_mib are left to both. Each phase takes these seconds."""
 
     mib: int = TURN_MIB
     left_mib: int = LEFT_MIB
@@ -284,7 +284,7 @@ class Turns:
 
 @dataclasses.dataclass
 class Outcome:
-    """What the turns took. A turn is (seconds of its wake, steps, wrong words); alone: the first one of each process."""
+    """The turns that were taken. A turn is (seconds of its wake, steps, wrong words); alone: the first one of each process."""
 
     alone: list = dataclasses.field(default_factory=list)
     turns: list = dataclasses.field(default_factory=list)

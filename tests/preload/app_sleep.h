@@ -2,7 +2,7 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-/* What the files of the program app_sleep share. */
+/* Declarations that the files of the program app_sleep share. */
 
 #include "api/gpupool.h"
 #include "app_blocks.h"

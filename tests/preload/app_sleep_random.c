@@ -187,8 +187,8 @@ static int64_t count(int64_t result)
 }
 
 /*
- * Captures a fill, or a copy of memory that the program frees meanwhile: the graph goes on using it, so its content must
- * be there after a sleep. That memory is large, since small free parts of a chunk are kept with the used ones.
+ * Captures a fill, or a copy of memory that the program frees meanwhile: the graph goes on using it, so its content
+ * must be there after a sleep. That memory is large, since small free parts of a chunk are kept with the used ones.
  */
 static void capture_work(struct program *program, struct graph *graph)
 {
@@ -209,7 +209,7 @@ static void capture_work(struct program *program, struct graph *graph)
 	}
 }
 
-/* A graph sets the block to the same value each time. The process falls asleep before its instantiation now and then. */
+/* A graph sets its block to one value each time. Now and then the process falls asleep before its instantiation. */
 static void capture(struct program *program, struct block *block)
 {
 	struct graph *graph = &program->graphs[below(program, N_GRAPHS)];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* What happens to a process that is asleep: what the program may do without waking it, what wakes it, and how it ends. */
+/* A process that is asleep: what the program may do without waking it, what wakes it, and how it ends. */
 
 #include <dlfcn.h>
 #include <inttypes.h>

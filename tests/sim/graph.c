@@ -110,7 +110,7 @@ static void copy_graph(struct sim_graph *to, const struct sim_graph *from)
 	clone_refs(to, from);
 }
 
-/* The driver examines the addresses of a graph. Those that are reserved must have memory now. */
+/* The driver examines the addresses of a graph. Memory must be mapped at those that are reserved. */
 static void examine(const struct sim_graph *graph)
 {
 	for (unsigned i = 0; i < graph->n; i++) {

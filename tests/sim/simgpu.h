@@ -45,9 +45,11 @@ SIMGPU_API bool simgpu_fault(const char *spec);
  * released within SIMGPU_DEADLOCK_MS prints a message and continues.
  */
 SIMGPU_API bool simgpu_stop(const char *name, bool at_end);
-SIMGPU_API bool simgpu_stop_nth(const char *name, bool at_end, unsigned nth); /* those from the nth one on */
 SIMGPU_API unsigned simgpu_stopped(void); /* threads in stopped calls */
 SIMGPU_API void simgpu_go(void);          /* releases them; later calls of these functions pass */
+
+/* The same, but the calls before the nth one pass. */
+SIMGPU_API bool simgpu_stop_nth(const char *name, bool at_end, unsigned nth);
 
 /* Reports an access of the CPU to memory that the GPU also uses, for the race detector. */
 SIMGPU_API void simgpu_host_access(const void *ptr, size_t bytes, bool is_write);

@@ -100,7 +100,7 @@ static void explain_silence(struct stat_process *process, const struct stat_ques
 		return;
 	}
 	if (is_move(question)) {
-		explain(process, STAT_NO_ANSWER, "has not finished its %s within %g s: the driver may hold it up.",
+		explain(process, STAT_NO_ANSWER, "has not finished its %s within %g s: the driver may block it.",
 			question->schema, seconds);
 		advise(process, "it goes on with that, and is asleep or awake afterwards: gpupool-stat status %d", pid);
 		return;

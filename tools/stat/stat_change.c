@@ -20,7 +20,7 @@ enum {
 	SLEEP_REQUEST_MAX = 4000, /* the names of STAT_NAMES_MAX regions and the other words */
 	WAIT_MAX_MS = 600000,
 	STATUS_MS = 2000, /* the least that a process has for its status */
-	/* A process that moves its memory more slowly than that is held up: one thread pins 1.3 GiB of the host a second. */
+	/* The driver blocks a process that is slower: a single thread pins 1.3 GiB of host memory in a second. */
 	MOVE_LEAST_MS = 5000,
 	MOVE_MS_A_GIB = 1000,
 };
