@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +19,7 @@
 #include "common/summary.h"
 #include "tests/suite.h"
 
-enum { FACTS_FD = 3, GO_FD = 4, ENV_MAX = 40, ANSWER_MAX = 1 << 20 };
+enum { FACTS_FD = 3, GO_FD = 4, ENV_MAX = 40, ANSWER_MAX = 1 << 20, STOP_TRIES = 30000 };
 
 const char *play_library, *play_sim_dir, *play_app_dir, *play_stat;
 char play_dir[] = "/tmp/gpupool-play-XXXXXX";
@@ -373,6 +374,25 @@ int play_run_stat(const char *words, char *text, size_t size)
 	status = pclose(out);
 	ck_assert(WIFEXITED(status));
 	return WEXITSTATUS(status);
+}
+
+/* A thread of the process goes on for a while after the signal was sent, on a busy machine. */
+void play_stop(pid_t pid)
+{
+	char name[64], state = 0;
+
+	ck_assert_int_eq(kill(pid, SIGSTOP), 0);
+	snprintf(name, sizeof(name), "/proc/%d/stat", (int)pid);
+	for (int i = 0; i < STOP_TRIES && state != 'T'; i++) {
+		FILE *stat = fopen(name, "re");
+
+		ck_assert_ptr_nonnull(stat);
+		ck_assert_int_eq(fscanf(stat, "%*d (%*[^)]) %c", &state), 1);
+		ck_assert_int_eq(fclose(stat), 0);
+		if (state != 'T')
+			usleep(1000);
+	}
+	ck_assert_msg(state == 'T', "process %d is not stopped: state %c", (int)pid, state);
 }
 
 void play_make_page(char variable[static PLAY_VARIABLE_MAX])

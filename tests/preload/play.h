@@ -73,6 +73,7 @@ int play_run_stat(const char *words, char *text, size_t size);
 pid_t play_start_stat(const char *words, const char *file); /* without waiting for its end; the file has its output */
 void play_read(const char *file, char text[static PLAY_OUTPUT_MAX]);
 bool play_is_listening(void); /* true if there is a control socket */
+void play_stop(pid_t pid);    /* sends SIGSTOP, and waits until the process is stopped */
 
 /* Makes a page as gpupool-run does for a summary, and writes the variable that names it. */
 enum { PLAY_VARIABLE_MAX = 96 };

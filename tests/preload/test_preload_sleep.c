@@ -421,7 +421,7 @@ static void stop_meanwhile(const char *name)
 		return;
 	pid = (pid_t)play_number(play_ask("status"), "pid");
 	ck_assert_ptr_nonnull(strstr(play_ask("sleep 1000 before=1"), "the request came too late"));
-	ck_assert_int_eq(kill(pid, SIGSTOP), 0);
+	play_stop(pid);
 	snprintf(words, sizeof(words), "sleep --timeout=0.001 %d", (int)pid);
 	ck_assert_int_ne(play_run_stat(words, text, sizeof(text)), 0);
 	for (end_ns = monotonic_ns() + 2000000; monotonic_ns() < end_ns;)

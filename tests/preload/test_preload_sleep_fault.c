@@ -161,7 +161,7 @@ static void ask_for_move(void)
 
 	process = (pid_t)play_number(play_ask("status"), "pid");
 	if (is_unread())
-		ck_assert_int_eq(kill(process, SIGSTOP), 0);
+		play_stop(process);
 	snprintf(words, sizeof(words), "%s --timeout=%d", command, CLIENT_SECONDS);
 	client = is_unread() || !play_stat ? 0 : play_start_stat(words, "client");
 	snprintf(words, sizeof(words), "%s %d", command, CLIENT_SECONDS * 1000);
