@@ -51,46 +51,41 @@ static enum stat_exit choose_one(const struct stat_options *options, pid_t *pid)
 	return result;
 }
 
-/* The process to change, in a copy of the options that names it. */
-struct target {
-	struct stat_options options;
-	pid_t pid;
-};
-
-/* Finds the named process, or the only one. */
-static enum stat_exit find(
-	const struct stat_command *command, const struct stat_options *options, struct target *target)
+/* Makes *one the options with the named process, or the only one, whose number goes to *pid. */
+static enum stat_exit name_one(
+	const struct stat_command *command, const struct stat_options *options, struct stat_options *one, pid_t *pid)
 {
-	enum stat_exit result;
+	enum stat_exit result = STAT_OK;
 
 	if (!stat_command_check_once(
 		    command, options, options->n_words ? options->words[0] : NULL, STAT_CHANGE_IS_ONCE))
 		return STAT_USAGE;
-	target->options = *options;
-	if (options->n_pids)
+	*one = *options;
+	if (options->n_pids) {
+		*pid = options->pids[0];
 		return STAT_OK;
-	result = choose_one(options, &target->pid);
-	target->options.pids = &target->pid;
-	target->options.n_pids = 1;
+	}
+	result = choose_one(options, pid);
+	one->pids = pid;
+	one->n_pids = 1;
 	return result;
 }
 
-/* Sends the request, and shows the answer. answer_ms: how long the process may take for it. */
-static enum stat_exit send_to(
-	const struct target *target, const struct stat_command *command, const char *request, int answer_ms)
+/* Sends the request to the one process, and shows its answer. answer_ms: how long the process may take for it. */
+static enum stat_exit change_one(
+	const struct stat_command *command, const struct stat_options *one, const char *request, int answer_ms)
 {
-	struct stat_options one = target->options;
-	struct stat_question question = stat_command_question(command, &one, request);
+	struct stat_question question = stat_command_question(command, one, request);
 	struct stat_survey survey;
 	enum stat_exit result;
 
 	question.timeout_ms = answer_ms;
 	stat_survey_run(&survey, &question);
-	if (one.is_json)
-		stat_report_json(&survey, &one, command->name);
+	if (one->is_json)
+		stat_report_json(&survey, one, command->name);
 	else if (survey.n_processes && survey.processes[0].reply)
-		command->show(&survey.processes[0], &one);
-	result = stat_report_errors(&survey, &one);
+		command->show(&survey.processes[0], one);
+	result = stat_report_errors(&survey, one);
 	stat_survey_deinit(&survey);
 	return result;
 }
@@ -98,10 +93,11 @@ static enum stat_exit send_to(
 static enum stat_exit change(
 	const struct stat_command *command, const struct stat_options *options, const char *request)
 {
-	struct target target;
-	enum stat_exit result = find(command, options, &target);
+	struct stat_options one;
+	pid_t pid;
+	enum stat_exit result = name_one(command, options, &one, &pid);
 
-	return result == STAT_OK ? send_to(&target, command, request, options->timeout_ms) : result;
+	return result == STAT_OK ? change_one(command, &one, request, options->timeout_ms) : result;
 }
 
 enum stat_exit stat_reclaim_run(const struct stat_command *command, const struct stat_options *options)
@@ -203,9 +199,10 @@ static bool add_drops(char *request, size_t size, const struct stat_options *opt
  * Asks how much memory the process has, which decides how long a move of all of it may take. A process that does not
  * answer is not sent the request.
  */
-static enum stat_exit ask_move_ms(const struct target *target, const struct stat_command *command, int *ret_ms)
+static enum stat_exit ask_move_ms(const struct stat_command *command, const struct stat_options *one, int *ret_ms)
 {
-	struct stat_question question = stat_command_question(command, &target->options, "status\n");
+	struct stat_question question = stat_command_question(command, one, "status\n");
+	const int most_gib = WAIT_MAX_MS / MOVE_MS_A_GIB;
 	struct stat_survey survey;
 	enum stat_exit result;
 	uint64_t gib = 0;
@@ -216,10 +213,9 @@ static enum stat_exit ask_move_ms(const struct target *target, const struct stat
 	stat_survey_run(&survey, &question);
 	if (survey.n_processes && survey.processes[0].reply)
 		gib = stat_reply_sum(json_object_get(survey.processes[0].reply, "devices"), "total_bytes") >> 30;
-	result = stat_report_errors(&survey, &target->options);
+	result = stat_report_errors(&survey, one);
 	stat_survey_deinit(&survey);
-	*ret_ms = MOVE_LEAST_MS +
-		  MOVE_MS_A_GIB * (int)(gib < WAIT_MAX_MS / MOVE_MS_A_GIB ? gib : WAIT_MAX_MS / MOVE_MS_A_GIB);
+	*ret_ms = MOVE_LEAST_MS + MOVE_MS_A_GIB * (gib < (uint64_t)most_gib ? (int)gib : most_gib);
 	return result;
 }
 
@@ -229,37 +225,38 @@ static enum stat_exit ask_move_ms(const struct target *target, const struct stat
  */
 enum stat_exit stat_sleep_run(const struct stat_command *command, const struct stat_options *options)
 {
+	char request[SLEEP_REQUEST_MAX], drops[SLEEP_REQUEST_MAX - 64] = "";
 	int wait_ms = wait_of(options), move_ms;
-	char request[SLEEP_REQUEST_MAX];
+	struct stat_options one;
 	enum stat_exit result;
-	struct target target;
-	char drops[SLEEP_REQUEST_MAX - 64] = "";
+	pid_t pid;
 
 	if (!add_drops(drops, sizeof(drops), options))
 		return STAT_USAGE;
-	result = find(command, options, &target);
+	result = name_one(command, options, &one, &pid);
 	if (result == STAT_OK)
-		result = ask_move_ms(&target, command, &move_ms);
+		result = ask_move_ms(command, &one, &move_ms);
 	if (result != STAT_OK)
 		return result;
 	snprintf(request, sizeof(request), "sleep %d before=%" PRIu64 "%s\n", wait_ms,
 		now_ns() + (uint64_t)wait_ms * UINT64_C(1000000), drops);
-	return send_to(&target, command, request, wait_ms + move_ms);
+	return change_one(command, &one, request, wait_ms + move_ms);
 }
 
 enum stat_exit stat_wake_run(const struct stat_command *command, const struct stat_options *options)
 {
 	int wait_ms = wait_of(options), move_ms;
 	char request[REQUEST_MAX];
-	struct target target;
-	enum stat_exit result = find(command, options, &target);
+	struct stat_options one;
+	pid_t pid;
+	enum stat_exit result = name_one(command, options, &one, &pid);
 
 	if (result == STAT_OK)
-		result = ask_move_ms(&target, command, &move_ms);
+		result = ask_move_ms(command, &one, &move_ms);
 	if (result != STAT_OK)
 		return result;
 	snprintf(request, sizeof(request), "wake %d\n", wait_ms);
-	return send_to(&target, command, request, wait_ms + move_ms);
+	return change_one(command, &one, request, wait_ms + move_ms);
 }
 
 struct move {
