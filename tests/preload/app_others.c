@@ -47,12 +47,20 @@ static void free_blocks(unsigned n)
 	APP_MUST(cuCtxSynchronize());
 }
 
-/* Runs in a child: reports that it is ready, and waits until the first process lets it go on. */
+/* Runs in a child: reports that it is ready. */
+static void report_ready(void)
+{
+	if (write(READY_FD, "r", 1) != 1)
+		exit(71);
+}
+
+/* The same, and waits until the first process lets it go on. */
 static void report_and_wait(void)
 {
-	char byte = 'r';
+	char byte;
 
-	if (write(READY_FD, &byte, 1) != 1 || read(GO_FD, &byte, 1) < 0)
+	report_ready();
+	if (read(GO_FD, &byte, 1) < 0)
 		exit(71);
 }
 
@@ -793,6 +801,31 @@ static void hold_and_rest(void)
 	exit((int)count_wrong_blocks());
 }
 
+/* Rests, and is killed as it falls asleep, after the unmap of its first memory. */
+static void rest_and_die(void)
+{
+	app_start();
+	hold_small(RESTING_BLOCKS);
+	fill_blocks();
+	app_stop_calls("cuMemUnmap", true);
+	report_ready();
+	app_await_stopped_call();
+	(void)kill(getpid(), SIGKILL);
+}
+
+/* The process that falls asleep for a request of this one is killed meanwhile. */
+static void dies_resting(void)
+{
+	struct child child = start("rest-and-die");
+	CUdeviceptr ptr;
+
+	app_start();
+	app_fact("large request", (uint64_t)request_until_served(&ptr));
+	app_fill(NULL, ptr, RESTING_BYTES, 7);
+	app_fact("wrong words", app_count_wrong(NULL, ptr, RESTING_BYTES, 7));
+	finish(&child);
+}
+
 /* A process that rests sleeps for a request of this one, and finds its content afterwards. */
 static void rests(void)
 {
@@ -888,6 +921,7 @@ const struct app_scenario app_scenarios[] = {
 	{"bystander", bystander},
 	{"captures", captures},
 	{"contexts", contexts},
+	{"dies-resting", dies_resting},
 	{"killed", killed},
 	{"foreign", foreign},
 	{"releases", releases},
@@ -913,6 +947,7 @@ const struct app_scenario app_scenarios[] = {
 	{"other-user-links", other_user_links},
 	{"other-user-names", other_user_names},
 	{"own-crowd", own_crowd},
+	{"rest-and-die", rest_and_die},
 	{"rest-for-each-other", rest_for_each_other},
 	{"rest-or-request", rest_or_request},
 	{"rests", rests},

@@ -3,6 +3,7 @@
 
 /* Out of memory while other processes, or other contexts of the process, have memory cached. */
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -460,6 +461,18 @@ START_TEST(a_process_that_wakes_short_of_memory_has_the_idle_one_that_took_it_sl
 }
 END_TEST
 
+START_TEST(an_allocation_gets_the_memory_of_a_process_that_is_killed_as_it_falls_asleep_for_it)
+{
+	const char *env[] = {"GPUPOOL_SLEEP=on", "GPUPOOL_LOG=info", RESTING, NULL};
+
+	play_others("dies-resting", env, NULL);
+	ck_assert_uint_eq(play_fact("large request"), 0);
+	ck_assert_uint_eq(play_fact("wrong words"), 0);
+	ck_assert_uint_eq(play_fact("child"), SIGKILL);
+	ck_assert_msg(strstr(play_err, "out of memory: asked process "), "%s", play_err);
+}
+END_TEST
+
 START_TEST(two_processes_that_ask_each_other_to_sleep_at_once_both_get_an_answer)
 {
 	const char *env[] = {"GPUPOOL_SLEEP=on", QUIET, RESTING, NULL};
@@ -511,6 +524,7 @@ static void add_processes(TCase *tc)
 		(int)LENGTH(no_waits));
 	tcase_add_test(tc, an_idle_process_with_the_setting_sleeps_for_an_allocation_of_another_process);
 	tcase_add_test(tc, a_process_that_wakes_short_of_memory_has_the_idle_one_that_took_it_sleep_in_turn);
+	tcase_add_test(tc, an_allocation_gets_the_memory_of_a_process_that_is_killed_as_it_falls_asleep_for_it);
 	tcase_add_test(tc, two_processes_that_ask_each_other_to_sleep_at_once_both_get_an_answer);
 	tcase_add_test(tc, another_users_process_is_not_asked);
 	tcase_add_test(tc, unresponsive_processes_of_the_same_user_are_asked_once_each);

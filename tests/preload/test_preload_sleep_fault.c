@@ -244,6 +244,7 @@ START_TEST(a_process_that_is_killed_in_a_sleep_or_wake_leaves_its_memory_to_othe
 	ck_assert_int_eq(play_status, 128 + SIGKILL);
 	if (play_stat)
 		ck_assert_int_eq(play_run_stat("list", stat_text, sizeof(stat_text)), STAT_NO_PROCESS);
+	ck_assert_msg(!play_stat || !play_is_listening(), "%s: a socket stays", moves[row].point);
 	play_run(&(struct play){.program = "app_sleep",
 		.words = {"neighbour"},
 		.env = env,
