@@ -81,13 +81,15 @@ static size_t add_variable(const char *env[static ENV_MAX], size_t n, const char
 /* Runs in the child. LD_PRELOAD comes before the play's variables, and those before the defaults. */
 static void make_environment(const struct play *play, const char *env[static ENV_MAX])
 {
-	static char libraries[PATH_MAX + 32], runtime[64], preload[2 * PATH_MAX];
-	const char *const defaults[] = {libraries, runtime, "PATH=/usr/bin:/bin", "SIMGPU_STRICT=1",
+	static char libraries[PATH_MAX + 32], runtime[64], tmp[64], preload[2 * PATH_MAX];
+	/* Without TMPDIR the library finds processes with sockets in /tmp, too. */
+	const char *const defaults[] = {libraries, runtime, tmp, "PATH=/usr/bin:/bin", "SIMGPU_STRICT=1",
 		"TSAN_OPTIONS=atexit_sleep_ms=0" /* the simulator's own checks suffice */};
 	size_t n = 0;
 
 	snprintf(libraries, sizeof(libraries), "LD_LIBRARY_PATH=%s", play_sim_dir);
 	snprintf(runtime, sizeof(runtime), "GPUPOOL_RUNTIME_DIR=%s", play_dir);
+	snprintf(tmp, sizeof(tmp), "TMPDIR=%s", play_dir);
 	snprintf(preload, sizeof(preload), "LD_PRELOAD=%s", play->preload ? play->preload : "");
 	if (play->preload)
 		n = add_variable(env, n, preload);
