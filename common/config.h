@@ -93,8 +93,9 @@ struct gp_config {
 	uint64_t reserve_bytes, thread_cache_bytes, oom_wait_ms;
 	uint64_t sleep_idle_ms;    /* GP_CONFIG_SLEEP_... */
 	uint64_t sleep_host_bytes; /* 0: as much as there is */
-	uint64_t spill_bytes;      /* 0: no memory goes to the host when that of the device runs out */
-	uint64_t pending_count;    /* UINT64_MAX: unlimited */
+	uint64_t sleep_pinned_bytes;
+	uint64_t spill_bytes;   /* 0: no memory goes to the host when that of the device runs out */
+	uint64_t pending_count; /* UINT64_MAX: unlimited */
 	double pending_ratio;
 	enum gp_config_reuse reuse;
 	enum gp_config_yield yield;

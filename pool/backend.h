@@ -80,10 +80,18 @@ struct gp_sleep_ops {
 
 	/*
 	 * Takes pinned host memory of at least these bytes (-ENOMEM), and gives it back with the size that it got, also
-	 * after the end of the context. Both may wait for the GPU.
+	 * after the end of the context. *ret_is_new: it was not kept from the sleep before, and took longer than the
+	 * copies into it will take. Both may wait for the GPU.
 	 */
-	int (*host_take)(void *arg, uint64_t bytes, void **ret_host, uint64_t *ret_bytes);
-	void (*host_give)(void *arg, void *host, uint64_t bytes);
+	int (*host_take)(void *arg, uint64_t bytes, void **ret_host, uint64_t *ret_bytes, bool *ret_is_new);
+	void (*host_give)(void *arg, void *host, uint64_t bytes, bool is_pinned);
+
+	/*
+	 * Unpins host memory while no copy is under way, and pins it again (0 or the driver's error). The content
+	 * stays. A copy from memory that is not pinned works, but it is slow, and the host waits for it.
+	 */
+	void (*host_unpin)(void *arg, void *host, uint64_t bytes);
+	int (*host_pin)(void *arg, void *host, uint64_t bytes);
 
 	/* Start a copy. */
 	int (*copy_out)(void *arg, void *host, uint64_t addr, uint64_t bytes);

@@ -10,7 +10,7 @@
 #include "chunk.h"
 #include "pool/pool_impl.h"
 
-int gp_saved_take_piece(struct gp_pool *pool, uint64_t bytes)
+int gp_saved_take_piece(struct gp_pool *pool, uint64_t bytes, bool *ret_is_new)
 {
 	const struct gp_backend *be = gp_pool_backend(pool);
 	struct gp_saved_pieces *all = &pool->cache.vm->saved;
@@ -20,10 +20,35 @@ int gp_saved_take_piece(struct gp_pool *pool, uint64_t bytes)
 	if (!more)
 		return -ENOMEM;
 	all->pieces = more;
-	r = be->ops->sleep->host_take(be->arg, bytes, &more[all->n].host, &more[all->n].bytes);
+	r = be->ops->sleep->host_take(be->arg, bytes, &more[all->n].host, &more[all->n].bytes, ret_is_new);
 	if (!r)
-		all->n++;
+		more[all->n++].is_pinned = true;
 	return r;
+}
+
+void gp_saved_pin(struct gp_pool *pool, struct gp_saved_piece *piece)
+{
+	const struct gp_backend *be = gp_pool_backend(pool);
+
+	if (!piece->is_pinned)
+		piece->is_pinned = !be->ops->sleep->host_pin(be->arg, piece->host, piece->bytes);
+}
+
+bool gp_saved_unpin(struct gp_pool *pool)
+{
+	const struct gp_backend *be = gp_pool_backend(pool);
+	struct gp_saved_pieces *all = &pool->cache.vm->saved;
+
+	for (unsigned i = all->n; i--;) {
+		struct gp_saved_piece *piece = &all->pieces[i];
+
+		if (!piece->is_pinned)
+			continue;
+		be->ops->sleep->host_unpin(be->arg, piece->host, piece->bytes);
+		piece->is_pinned = false;
+		return true;
+	}
+	return false;
 }
 
 void gp_saved_forget(struct gp_chunk *chunk)
@@ -40,7 +65,7 @@ void gp_saved_give_back(struct gp_pool *pool)
 	while (all->n) {
 		const struct gp_saved_piece *last = &all->pieces[--all->n];
 
-		be->ops->sleep->host_give(be->arg, last->host, last->bytes);
+		be->ops->sleep->host_give(be->arg, last->host, last->bytes, last->is_pinned);
 	}
 	free(all->pieces);
 	all->pieces = NULL;

@@ -31,12 +31,21 @@ struct gp_saved_pieces {
 	struct gp_saved_piece {
 		void *host;
 		uint64_t bytes;
+		bool is_pinned;
 	} * pieces;
 	unsigned n;
+	uint64_t copied;    /* up to here the copies out have been started, in this sleep */
+	bool are_under_way; /* some copies out have been started and not been awaited */
 };
 
-/* Takes a further piece of at least these bytes. 0, -ENOMEM, or the driver's error. */
-int gp_saved_take_piece(struct gp_pool *pool, uint64_t bytes);
+/* Takes a further piece of at least these bytes. 0, -ENOMEM, or the driver's error. *ret_is_new: see backend.h. */
+int gp_saved_take_piece(struct gp_pool *pool, uint64_t bytes, bool *ret_is_new);
+
+/* Pins the piece, if the driver allows it. */
+void gp_saved_pin(struct gp_pool *pool, struct gp_saved_piece *piece);
+
+/* Unpins the last piece that is pinned. False if there is none. */
+bool gp_saved_unpin(struct gp_pool *pool);
 
 /* Frees the list of what is kept of a chunk, if it has any. */
 void gp_saved_forget(struct gp_chunk *chunk);

@@ -67,6 +67,14 @@ int gp_pool_sleep_enter(struct gp_pool *pool, uint64_t max_ns)
 	}
 }
 
+/* Waits for copies out that nothing has waited for: their host memory is about to go back. */
+static void drain(struct gp_pool *pool)
+{
+	if (pool->cache.vm->saved.are_under_way)
+		ops_of(pool)->copy_drain(arg_of(pool));
+	pool->cache.vm->saved.are_under_way = false;
+}
+
 void gp_pool_sleep_leave(struct gp_pool *pool)
 {
 	struct gp_list *link;
@@ -79,6 +87,7 @@ void gp_pool_sleep_leave(struct gp_pool *pool)
 		else
 			gp_saved_forget(chunk_of(link));
 	}
+	drain(pool);
 	if (!is_any_asleep)
 		gp_saved_give_back(pool);
 	gp_mutex_lock(&pool->lock);
@@ -182,35 +191,19 @@ static uint64_t place(struct gp_pool *pool, uint64_t begin)
 	return end - begin;
 }
 
-int gp_pool_sleep_take_host(struct gp_pool *pool, bool (*must_stop)(void *arg), void *arg)
-{
-	uint64_t piece = ops_of(pool)->piece_bytes, left;
-	int r = 0;
-
-	/* Pieces of a sleep that failed may still be in use. */
-	left = place(pool, pool->cache.vm->saved.n * piece);
-	while (left && !r) {
-		uint64_t bytes = gp_min(left, piece);
-
-		if (must_stop && must_stop(arg))
-			return -ECANCELED;
-		r = gp_saved_take_piece(pool, gp_round_up(bytes, GP_SLEEP_ROUND));
-		left -= bytes;
-	}
-	return r;
-}
-
 /* Starts the copies of a part, in either direction: one for each piece of host memory in which it lies. */
 static int start_part(struct gp_pool *pool, uint64_t addr, uint64_t at, uint64_t bytes, bool is_out)
 {
 	const struct gp_sleep_ops *ops = ops_of(pool);
-	uint64_t piece = ops->piece_bytes;
+	uint64_t size = ops->piece_bytes;
 	int r = 0;
 
 	while (bytes && !r) {
-		char *host = (char *)pool->cache.vm->saved.pieces[at / piece].host + at % piece;
-		uint64_t n = gp_min(bytes, piece - at % piece);
+		struct gp_saved_piece *piece = &pool->cache.vm->saved.pieces[at / size];
+		char *host = (char *)piece->host + at % size;
+		uint64_t n = gp_min(bytes, size - at % size);
 
+		gp_saved_pin(pool, piece);
 		r = is_out ? ops->copy_out(arg_of(pool), host, addr, n) : ops->copy_in(arg_of(pool), addr, host, n);
 		addr += n;
 		at += n;
@@ -219,16 +212,73 @@ static int start_part(struct gp_pool *pool, uint64_t addr, uint64_t at, uint64_t
 	return r;
 }
 
-/* Starts the copies of a chunk. */
-static int start_copies(struct gp_pool *pool, const struct gp_chunk *chunk, bool is_out)
+/* Starts the copies of the content that lies from `from` to `to` in the host memory. */
+static int start_between(struct gp_pool *pool, const struct gp_chunk *chunk, uint64_t from, uint64_t to, bool is_out)
 {
 	const struct gp_saved *saved = chunk->saved;
 	uint64_t at = saved->at;
 	int r = 0;
 
 	for (unsigned i = 0; i < saved->n && !r; i++) {
-		r = start_part(pool, chunk->addr + saved->parts[i].offset, at, saved->parts[i].bytes, is_out);
+		uint64_t begin = gp_max(at, from), end = gp_min(at + saved->parts[i].bytes, to);
+
+		if (begin < end)
+			r = start_part(
+				pool, chunk->addr + saved->parts[i].offset + (begin - at), begin, end - begin, is_out);
 		at += saved->parts[i].bytes;
+	}
+	return r;
+}
+
+/* Starts those copies of a chunk that have not been started yet. */
+static int start_copies(struct gp_pool *pool, const struct gp_chunk *chunk, bool is_out)
+{
+	return start_between(pool, chunk, is_out ? pool->cache.vm->saved.copied : 0, UINT64_MAX, is_out);
+}
+
+/* Starts the copies into host memory that lies before `end`. */
+static int start_until(struct gp_pool *pool, uint64_t end)
+{
+	struct gp_saved_pieces *all = &pool->cache.vm->saved;
+	struct gp_list *link;
+	int r = 0;
+
+	all->are_under_way = true;
+	each_chunk(link, pool)
+	{
+		const struct gp_chunk *chunk = chunk_of(link);
+
+		if (!r && !chunk->is_asleep && chunk->saved)
+			r = start_between(pool, chunk, all->copied, end, true);
+	}
+	all->copied = end;
+	return r;
+}
+
+/*
+ * The copies into a piece that is new run while the next one is taken: then the first sleep of a process takes hardly
+ * longer than its host memory. Those into kept memory are started chunk by chunk as the chunks move out, so that device
+ * memory goes back while others are under way.
+ */
+int gp_pool_sleep_take_host(struct gp_pool *pool, bool (*must_stop)(void *arg), void *arg)
+{
+	uint64_t piece = ops_of(pool)->piece_bytes, at, end;
+	int r = 0;
+
+	/* Pieces of a sleep that failed may still be in use. */
+	at = pool->cache.vm->saved.n * piece;
+	end = at + place(pool, at);
+	pool->cache.vm->saved.copied = at;
+	while (at < end && !r) {
+		uint64_t bytes = gp_min(end - at, piece);
+		bool is_new;
+
+		if (must_stop && must_stop(arg))
+			return -ECANCELED;
+		r = gp_saved_take_piece(pool, gp_round_up(bytes, GP_SLEEP_ROUND), &is_new);
+		at += bytes;
+		if (!r && is_new)
+			r = start_until(pool, at);
 	}
 	return r;
 }
@@ -312,9 +362,8 @@ int gp_pool_sleep_move_out(struct gp_pool *pool, bool (*must_stop)(void *arg), v
 	}
 	if (before && !before->is_asleep && (!r || r == -ECANCELED))
 		last = finish_out(pool, before, (int)((n - 1) % SLOTS));
-	/* Copies that have begun use host memory that the caller is about to give back. */
-	if (r || last)
-		ops_of(pool)->copy_drain(arg_of(pool));
+	pool->cache.vm->saved.are_under_way = r || last;
+	drain(pool);
 	return r ? r : last;
 }
 
@@ -399,6 +448,11 @@ int gp_pool_sleep_move_in(struct gp_pool *pool)
 		return r;
 	each_chunk(link, pool) if (chunk_of(link)->is_asleep) set_asleep(pool, chunk_of(link), false);
 	return 0;
+}
+
+bool gp_pool_sleep_unpin(struct gp_pool *pool)
+{
+	return gp_saved_unpin(pool);
 }
 
 uint64_t gp_pool_sleep_address(struct gp_pool *pool)

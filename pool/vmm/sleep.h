@@ -49,8 +49,9 @@ void gp_pool_sleep_leave(struct gp_pool *pool);
 int gp_pool_sleep_survey(struct gp_pool *pool, bool drops, struct gp_sleep_bytes *ret_bytes);
 
 /*
- * Takes the host memory for that, piece by piece. 0, -ENOMEM, or the driver's error: then gp_pool_sleep_leave gives it
- * back. must_stop, unless NULL, is asked before each piece; -ECANCELED once it returns true.
+ * Takes the host memory for that, piece by piece, and may start to copy. 0, -ENOMEM, or the driver's error: then
+ * gp_pool_sleep_leave gives it back. must_stop, unless NULL, is asked before each piece; -ECANCELED once it returns
+ * true.
  */
 int gp_pool_sleep_take_host(struct gp_pool *pool, bool (*must_stop)(void *arg), void *arg);
 
@@ -74,6 +75,12 @@ void gp_pool_sleep_return_device(struct gp_pool *pool);
  * their memory.
  */
 int gp_pool_sleep_move_in(struct gp_pool *pool);
+
+/*
+ * Unpins a piece of the host memory of a pool that is asleep. The driver has tables for pinned memory in the device's
+ * memory, 2 MiB for each GiB. False if no piece is pinned. gp_pool_sleep_move_in pins it again.
+ */
+bool gp_pool_sleep_unpin(struct gp_pool *pool);
 
 /* Returns an address in the pool's mapped device memory, or 0. Between enter and leave. */
 uint64_t gp_pool_sleep_address(struct gp_pool *pool);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "region_answer.h"
+#include "shim/backend/backend_sleep.h"
 #include "shim/backend/sleep.h"
 #include "shim/backend/sleep_policy.h"
 #include "shim/base/state.h"
@@ -136,10 +137,14 @@ static void write_stay(struct gp_json *out, const char *what, uint64_t bytes, co
 	gp_json_object_end(out);
 }
 
+/* The GPU's page tables have 8 bytes for each 4 KiB of pinned memory. */
+enum { PINNED_PER_TABLE = 512 };
+
 /* Writes what a process that is asleep keeps. */
 static void write_stays(struct gp_json *out)
 {
 	uint64_t unpooled = 0, pinned = atomic_load(&gp_state.pinned_budget.charged_bytes);
+	uint64_t tables = gp_sleep_pinned_bytes() / PINNED_PER_TABLE;
 
 	for (int i = 0; i < GP_DEVICES_MAX; i++)
 		if (gp_device_if_used(i))
@@ -150,6 +155,9 @@ static void write_stays(struct gp_json *out)
 	if (unpooled)
 		write_stay(out, "unpooled", unpooled,
 			"managed memory, arrays and other memory that gpupool did not map, and so cannot move");
+	if (tables)
+		write_stay(
+			out, "tables", tables, "the driver's tables for the pinned host memory that has the content");
 	if (pinned)
 		write_stay(out, "pinned", pinned, "pinned memory is in the host already");
 	gp_json_array_end(out);

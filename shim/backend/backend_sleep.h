@@ -14,6 +14,9 @@ bool gp_sleep_backend_works(void);
 /* Returns the bytes of host memory that copies have, and of those the bytes that are kept for the next sleep. */
 uint64_t gp_sleep_host_bytes(uint64_t *ret_kept_bytes);
 
+/* Returns the bytes of it that are registered with the driver. */
+uint64_t gp_sleep_pinned_bytes(void);
+
 /*
  * Gives back the host memory that was kept for the context, and for contexts that have ended. Unless the context has
  * ended, too, the GPU must be idle: the driver may wait for it.

@@ -17,6 +17,7 @@
 #include "shim/base/fork.h"
 #include "shim/base/log.h"
 #include "shim/base/memory_left.h"
+#include "shim/base/own_thread.h"
 #include "shim/base/slow_path.h"
 #include "shim/context/adopt.h"
 #include "shim/context/capture.h"
@@ -33,12 +34,16 @@
 #define LOG_NS UINT64_C(5000000000)
 #define ASK_NS UINT64_C(500000000)
 
+/* The thread that unpins waits while another one wants to wake the process: it would keep the lock from it. */
+#define UNPIN_PAUSE_NS UINT64_C(1000000)
+
 /* One thread at a time puts the process to sleep or wakes it. It holds this for as long as that takes. */
 static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_SLEEP);
 static _Thread_local bool is_mover __attribute__((tls_model("initial-exec"))); /* this thread holds it */
 
 static _Atomic enum gp_sleep_state state;
 static _Atomic unsigned n_waiting; /* threads at the gate */
+static _Atomic unsigned n_wakers;  /* threads that are asked to wake the process */
 static _Atomic uint64_t since_ns, n_sleeps, n_wakes;
 static struct gp_sleepers sleepers; /* for the thread that holds the lock, as the next */
 static bool is_undoing;             /* the sleep has failed after some of the memory was away */
@@ -506,9 +511,12 @@ static bool wake(uint64_t end_ns, struct gp_sleep_result *result)
 	struct hold hold;
 	bool is_awake;
 
+	atomic_fetch_add(&n_wakers, 1);
 	for (unsigned attempt = 0;; attempt++) {
-		if (!begin(end_ns, &hold))
-			return fail(result, -EBUSY, "busy: another thread wakes the process, or puts it to sleep");
+		if (!begin(end_ns, &hold)) {
+			is_awake = fail(result, -EBUSY, "busy: another thread wakes the process, or puts it to sleep");
+			break;
+		}
 		is_awake = atomic_load(&state) != GP_SLEEP_ASLEEP;
 		if (is_awake && !attempt)
 			result->was_so = true;
@@ -516,11 +524,15 @@ static bool wake(uint64_t end_ns, struct gp_sleep_result *result)
 			is_awake = wake_alone(&wait, result);
 		end(&hold);
 		if (is_awake)
-			return true;
-		if (!left_until(end_ns))
-			return fail_wake(&wait, result);
+			break;
+		if (!left_until(end_ns)) {
+			is_awake = fail_wake(&wait, result);
+			break;
+		}
 		pause_wake(&wait, attempt);
 	}
+	atomic_fetch_sub(&n_wakers, 1);
+	return is_awake;
 }
 
 /* Moves the memory out. After a failure some of it may be away. */
@@ -592,6 +604,40 @@ static bool fail_late(struct gp_sleep_result *result)
 	return fail(result, -EBUSY, "the request came too late: this process did not run, or had others to answer");
 }
 
+static bool is_too_much_pinned(void)
+{
+	return gp_sleep_pinned_bytes() > gp_state.config.sleep_pinned_bytes;
+}
+
+/* Unpins one piece of host memory. False if the process is awake, or ends, or little enough is pinned. */
+static bool unpin_one(void)
+{
+	struct hold hold;
+	bool is_any = false;
+
+	if (atomic_load(&n_waiting) || atomic_load(&n_wakers)) {
+		gp_clock_sleep(UNPIN_PAUSE_NS);
+		return !gp_slow_path_is_any(GP_SLOW_PATH_BYPASS | GP_SLOW_PATH_END);
+	}
+	(void)begin(UINT64_MAX, &hold);
+	if (atomic_load(&state) == GP_SLEEP_ASLEEP && is_too_much_pinned() &&
+		!gp_slow_path_is_any(GP_SLOW_PATH_BYPASS | GP_SLOW_PATH_END)) {
+		gp_sleepers_collect(&sleepers);
+		is_any = !gp_sleepers_enter(&sleepers, UINT64_MAX) && gp_sleepers_unpin(&sleepers);
+		gp_sleepers_leave(&sleepers);
+		gp_sleepers_put(&sleepers);
+	}
+	end(&hold);
+	return is_any;
+}
+
+static void *unpin(void *unused)
+{
+	while (unpin_one()) {
+	}
+	return NULL;
+}
+
 /* Makes attempts until none is interrupted by a signal, whose handler runs between two of them. */
 static bool fall_asleep_by(const struct gp_sleepers_drops *drops, uint64_t end_ns, struct gp_sleep_result *result)
 {
@@ -615,6 +661,9 @@ static bool fall_asleep_by(const struct gp_sleepers_drops *drops, uint64_t end_n
 	} while (!is_asleep && result->error == -EINTR);
 	if (has_to_wake)
 		(void)wake(UINT64_MAX, &unused);
+	/* The device memory has gone back. The driver's tables for the host memory follow, piece by piece. */
+	if (is_asleep && is_too_much_pinned() && gp_own_thread_start(unpin, NULL, GP_STACK_SMALL))
+		(void)unpin(NULL);
 	return is_asleep;
 }
 

@@ -131,20 +131,27 @@ void gp_sleepers_learn(struct gp_sleepers *sleepers)
 	}
 }
 
-int gp_sleepers_take_host(struct gp_sleepers *sleepers, bool (*must_stop)(void *arg), void *arg)
-{
-	int r = 0;
-
-	each_entered(i, sleepers) if (!r) r = gp_pool_sleep_take_host(sleepers->pools[i].pool, must_stop, arg);
-	return r;
-}
-
 /* The driver's error may be one after which the context is lost. */
 static int result_in(const struct gp_sleeper *sleeper, int r)
 {
 	if (r > 0 && r < GP_E_FOREIGN)
 		(void)gp_driver_result(sleeper->context, (CUresult)r);
 	return r;
+}
+
+int gp_sleepers_take_host(struct gp_sleepers *sleepers, bool (*must_stop)(void *arg), void *arg)
+{
+	int r = 0;
+
+	each_entered(i, sleepers) if (!r) r =
+		result_in(&sleepers->pools[i], gp_pool_sleep_take_host(sleepers->pools[i].pool, must_stop, arg));
+	return r;
+}
+
+bool gp_sleepers_unpin(struct gp_sleepers *sleepers)
+{
+	each_entered(i, sleepers) if (gp_pool_sleep_unpin(sleepers->pools[i].pool)) return true;
+	return false;
 }
 
 int gp_sleepers_move_out(struct gp_sleepers *sleepers, bool (*must_stop)(void *arg), void *arg)

@@ -62,6 +62,9 @@ int gp_sleepers_take_device(struct gp_sleepers *sleepers);
 int gp_sleepers_move_in(struct gp_sleepers *sleepers);
 void gp_sleepers_return_device(struct gp_sleepers *sleepers);
 
+/* Unpins a piece of the host memory of one pool. False if none is pinned. Between enter and leave, asleep. */
+bool gp_sleepers_unpin(struct gp_sleepers *sleepers);
+
 /* Asks for device memory, on each device for what is asleep there. */
 void gp_sleepers_ask(struct gp_sleepers *sleepers);
 

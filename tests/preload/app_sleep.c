@@ -192,6 +192,25 @@ static void kept(void)
 	app_pause("reset");
 }
 
+/* With GPUPOOL_SLEEP_PINNED=0. The memory is unpinned behind the sleep. */
+static void unpinned(void)
+{
+	uint64_t n_pinned;
+
+	app_start();
+	make_blocks();
+	sleep_now();
+	n_pinned = app_calls("cuMemHostRegister_v2");
+	while (app_calls("cuMemHostUnregister") < n_pinned)
+		usleep(1000);
+	app_pause("unpinned");
+	report("woke", gpupool_wake(TIMEOUT_MS));
+	app_fact("again", app_calls("cuMemHostRegister_v2") - n_pinned);
+	app_fact("first", n_pinned);
+	app_say("wrong words", "%zu", count_wrong());
+	app_fact("unpinned", app_calls("cuMemHostUnregister"));
+}
+
 /* Memory that a sleep cannot move keeps the process awake, and in order. */
 static void exported(void)
 {
@@ -465,6 +484,7 @@ const struct app_scenario app_scenarios[] = {
 	{"one-call", one_call, 0},
 	{"ends", ends, 0},
 	{"kept", kept, 0},
+	{"unpinned", unpinned, 0},
 	{"exits", exits, 0},
 	{"forks", forks, 0},
 	{"exported", exported, 0},

@@ -328,6 +328,29 @@ START_TEST(kept_host_memory_serves_the_next_sleep_and_goes_back_if_it_does_not_f
 }
 END_TEST
 
+static void check_unpinned(const char *unused)
+{
+	ck_assert_ptr_null(strstr(play_ask("status"), "\"tables\""));
+	ck_assert_ptr_nonnull(strstr(play_ask("status"), "\"state\":\"asleep\""));
+}
+
+START_TEST(host_memory_beyond_the_bound_is_unpinned_asleep_and_pinned_again_by_the_wake)
+{
+	const char *env[] = {VMM, GPU, "GPUPOOL_SLEEP_PINNED=0", NULL};
+
+	play_run(&(struct play){.program = "app_sleep",
+		.words = {"unpinned"},
+		.env = env,
+		.preload = play_library,
+		.at_pause = check_unpinned});
+	ck_assert_int_eq(play_status, 0);
+	ck_assert_ptr_nonnull(strstr(play_out, "wrong words: 0\n"));
+	ck_assert_uint_gt(play_fact("first"), 0);
+	ck_assert_uint_eq(play_fact("again"), play_fact("first"));
+	ck_assert_uint_eq(play_fact("unpinned"), 2 * play_fact("first"));
+}
+END_TEST
+
 /* Each of these ends, or goes on, as it does without the library. */
 static const char *const ends[] = {"ends", "exits", "forks"};
 
@@ -528,6 +551,7 @@ static void add(TCase *tc)
 	tcase_add_test(tc, memory_can_be_freed_and_asked_about_asleep_and_an_allocation_wakes);
 	tcase_add_test(tc, queries_about_pointers_have_the_same_answers_asleep_and_do_not_wake);
 	tcase_add_loop_test(tc, a_call_in_which_the_driver_examines_memory_wakes_the_process_first, 0, LENGTH(waking));
+	tcase_add_test(tc, host_memory_beyond_the_bound_is_unpinned_asleep_and_pinned_again_by_the_wake);
 	tcase_add_test(tc, kept_host_memory_serves_the_next_sleep_and_goes_back_if_it_does_not_fit_or_the_context_ends);
 	tcase_add_loop_test(tc, a_process_asleep_resets_exits_and_forks_as_without_the_library, 0, LENGTH(ends));
 	tcase_add_test(tc, all_contexts_and_devices_of_a_process_sleep_and_wake_together);

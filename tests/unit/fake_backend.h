@@ -42,6 +42,7 @@ enum fake_call {
 	FAKE_UNMAP,
 	FAKE_UNDO, /* undoes a map that failed half-way */
 	FAKE_HOST_TAKE,
+	FAKE_HOST_PIN,
 	FAKE_COPY,
 	FAKE_COPY_WAIT,
 	FAKE_HOST_CREATE,
@@ -114,6 +115,8 @@ struct fake {
 	_Atomic(const char *) breach;
 	uint64_t reserved_bytes;
 	uint64_t host_bytes;                      /* of host memory that is taken, in pieces of FAKE_PIECE */
+	uint64_t pinned_bytes;                    /* of host memory that is pinned for copies */
+	bool is_host_kept;                        /* host memory is there from the sleep before */
 	uint64_t zeroed_bytes;                    /* set to zero so far for chunks that woke */
 	struct fake_log_entry log[FAKE_LOG_SIZE]; /* a ring; the latest call precedes n_logged % FAKE_LOG_SIZE */
 	uint64_t n_logged;

@@ -47,7 +47,7 @@ void fake_check_copies_locked(struct fake *fake, uint64_t addr, uint64_t bytes)
 			fake_set_breach(fake, "memory was taken away during a copy");
 }
 
-static int host_take(void *arg, uint64_t bytes, void **ret_host, uint64_t *ret_size)
+static int host_take(void *arg, uint64_t bytes, void **ret_host, uint64_t *ret_size, bool *ret_is_new)
 {
 	struct fake *fake = arg;
 	struct fake_log_entry entry = {.call = FAKE_HOST_TAKE, .bytes = bytes, .slot = GP_NO_SLOT};
@@ -58,16 +58,18 @@ static int host_take(void *arg, uint64_t bytes, void **ret_host, uint64_t *ret_s
 		/* Only the ends of it are touched. */
 		*ret_host = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		*ret_size = bytes;
+		*ret_is_new = !fake->is_host_kept;
 		if (*ret_host == MAP_FAILED)
 			abort();
 		pthread_mutex_lock(&fake->lock);
 		fake->host_bytes += bytes;
+		fake->pinned_bytes += bytes;
 		pthread_mutex_unlock(&fake->lock);
 	}
 	return fake_finish(fake, entry);
 }
 
-static void host_give(void *arg, void *host, uint64_t size)
+static void host_give(void *arg, void *host, uint64_t size, bool is_pinned)
 {
 	struct fake *fake = arg;
 
@@ -75,8 +77,33 @@ static void host_give(void *arg, void *host, uint64_t size)
 	pthread_mutex_lock(&fake->lock);
 	fake_check_copies_locked(fake, (uint64_t)(uintptr_t)host, size);
 	fake->host_bytes -= size;
+	fake->pinned_bytes -= is_pinned ? size : 0;
 	pthread_mutex_unlock(&fake->lock);
 	munmap(host, size);
+}
+
+static void host_unpin(void *arg, void *host, uint64_t size)
+{
+	struct fake *fake = arg;
+
+	fake_check_locks(GP_RANK_FENCE);
+	pthread_mutex_lock(&fake->lock);
+	fake_check_copies_locked(fake, (uint64_t)(uintptr_t)host, size);
+	fake->pinned_bytes -= size;
+	pthread_mutex_unlock(&fake->lock);
+}
+
+static int host_pin(void *arg, void *unused, uint64_t size)
+{
+	struct fake *fake = arg;
+	struct fake_log_entry entry = {.call = FAKE_HOST_PIN, .bytes = size, .slot = GP_NO_SLOT};
+
+	fake_check_locks(GP_RANK_FENCE);
+	entry.result = fake_begin(fake, FAKE_HOST_PIN);
+	pthread_mutex_lock(&fake->lock);
+	fake->pinned_bytes += entry.result ? 0 : size;
+	pthread_mutex_unlock(&fake->lock);
+	return fake_finish(fake, entry);
 }
 
 static int start_copy(struct fake *fake, uint64_t addr, char *host, uint64_t bytes, bool is_out)
@@ -184,6 +211,8 @@ const struct gp_sleep_ops fake_sleep = {
 	.piece_bytes = FAKE_PIECE,
 	.host_take = host_take,
 	.host_give = host_give,
+	.host_unpin = host_unpin,
+	.host_pin = host_pin,
 	.copy_out = copy_out,
 	.copy_in = copy_in,
 	.zero = zero,

@@ -148,8 +148,8 @@ START_TEST(every_variable_is_parsed_and_its_text_is_kept_as_typed)
 		"GPUPOOL_PENDING_COUNT=0", "GPUPOOL_PENDING_RATIO=50%", "GPUPOOL_THREAD_CACHE=1MiB",
 		"GPUPOOL_REUSE=completed", "GPUPOOL_VMM_CACHE=off", "GPUPOOL_SYNC_FREE=1", "GPUPOOL_ASYNC=yes",
 		"GPUPOOL_RUNTIME_LAYER=no", "GPUPOOL_OOM_WAIT=1500", "GPUPOOL_YIELD=off", "GPUPOOL_SLEEP=idle:90s",
-		"GPUPOOL_SLEEP_HOST=64GiB", "GPUPOOL_SLEEP_KEEP=on", "GPUPOOL_SPILL=32GiB", "GPUPOOL_LOG=debug",
-		"GPUPOOL_LOG_FILE=/tmp/%p.%h.%r.%j.%u.log", "GPUPOOL_RECORD=/tmp/%%%j/%r.rec",
+		"GPUPOOL_SLEEP_HOST=64GiB", "GPUPOOL_SLEEP_PINNED=3MiB", "GPUPOOL_SLEEP_KEEP=on", "GPUPOOL_SPILL=32GiB",
+		"GPUPOOL_LOG=debug", "GPUPOOL_LOG_FILE=/tmp/%p.%h.%r.%j.%u.log", "GPUPOOL_RECORD=/tmp/%%%j/%r.rec",
 		"GPUPOOL_STACKS=12,sample=100", "GPUPOOL_DEBUG=off",
 		"GPUPOOL_REGIONS=nvtx,thread=io*,lib=libfft.so*:fft", "GPUPOOL_REPORT=exit:/tmp/%p.txt",
 		"GPUPOOL_OOM_FILE=/tmp/%p.oom", "GPUPOOL_SOCKET=off", "GPUPOOL_RUNTIME_DIR=/run/x",
@@ -185,6 +185,7 @@ START_TEST(every_variable_is_parsed_and_its_text_is_kept_as_typed)
 	ck_assert_uint_eq(config.oom_wait_ms, 1500);
 	ck_assert(config.log_level == GP_LOG_DEBUG && config.pinned_threads == 5);
 	ck_assert(config.sleep_idle_ms == 90000 && config.sleep_host_bytes == UINT64_C(64) << 30);
+	ck_assert_uint_eq(config.sleep_pinned_bytes, 3 << 20);
 	ck_assert(
 		!strcmp(config.log_file, "/tmp/%p.%h.%r.%j.%u.log") && !strcmp(config.record_file, "/tmp/%%%j/%r.rec"));
 	ck_assert(config.stacks.depth == 12 && config.stacks.sample == 100 && config.regions.n == 3);

@@ -168,14 +168,18 @@ static const struct {
 	{FAKE_UNMAP, 3, 999},
 };
 
+/* Into host memory that is new, the copies start earlier than into memory that was kept. */
 START_TEST(a_sleep_that_fails_can_be_undone_and_tried_again)
 {
+	enum fake_call call = sleep_failures[_i / 2].call;
+	int error = sleep_failures[_i / 2].error;
+
+	px.fake.is_host_kept = _i % 2;
 	for (int i = 0; i < 4; i++)
 		fixture_alloc(20 * GP_MIB);
-	fake_plan(&px.fake,
-		(struct fake_plan){sleep_failures[_i].call, sleep_failures[_i].nth, 1, sleep_failures[_i].error});
-	ck_assert_int_eq(fall_asleep(), sleep_failures[_i].error);
-	ck_assert(!fake_is_planned(&px.fake, sleep_failures[_i].call));
+	fake_plan(&px.fake, (struct fake_plan){call, sleep_failures[_i / 2].nth, 1, error});
+	ck_assert_int_eq(fall_asleep(), error);
+	ck_assert(!fake_is_planned(&px.fake, call));
 	ck_assert_uint_eq(px.fake.host_bytes, asleep().host_bytes ? 80 * GP_MIB : 0);
 	ck_assert_uint_eq(px.fake.reserved_bytes, 80 * GP_MIB - asleep().device_bytes);
 	fixture_check();
@@ -184,6 +188,62 @@ START_TEST(a_sleep_that_fails_can_be_undone_and_tried_again)
 	ck_assert_uint_eq(px.fake.host_bytes, 0);
 	ck_assert_int_eq(fall_asleep(), 0);
 	ck_assert_uint_eq(px.fake.reserved_bytes, 0);
+	ck_assert_int_eq(wake(), 0);
+}
+END_TEST
+
+/* Counts the calls of that kind in the log before the last time that host memory was taken. */
+static unsigned calls_before_last_take(enum fake_call call)
+{
+	uint64_t last = px.fake.n_logged;
+	unsigned n = 0;
+
+	while (last && px.fake.log[--last % FAKE_LOG_SIZE].call != FAKE_HOST_TAKE) {
+	}
+	for (uint64_t i = 0; i < last; i++)
+		n += px.fake.log[i % FAKE_LOG_SIZE].call == call;
+	return n;
+}
+
+START_TEST(copies_into_new_host_memory_run_while_the_next_piece_is_taken)
+{
+	px.fake.is_host_kept = _i;
+	fixture_alloc(100 * GP_MIB);
+	ck_assert_int_eq(fall_asleep(), 0);
+	ck_assert_uint_lt(px.fake.n_logged, FAKE_LOG_SIZE);
+	if (px.fake.is_host_kept)
+		ck_assert_uint_eq(calls_before_last_take(FAKE_COPY), 0);
+	else
+		ck_assert_uint_ge(calls_before_last_take(FAKE_COPY), 100 * GP_MIB / FAKE_PIECE - 1);
+	ck_assert_uint_eq(calls_before_last_take(FAKE_UNMAP), 0);
+	ck_assert_int_eq(wake(), 0);
+}
+END_TEST
+
+/* If the driver refuses to pin it again, the copies are slow, and right. */
+START_TEST(host_memory_is_unpinned_asleep_and_pinned_again_by_the_wake)
+{
+	uint64_t host_bytes;
+
+	fixture_alloc(100 * GP_MIB);
+	ck_assert_int_eq(fall_asleep(), 0);
+	host_bytes = px.fake.host_bytes;
+	ck_assert_uint_eq(px.fake.pinned_bytes, host_bytes);
+	ck_assert_int_eq(gp_pool_sleep_enter(px.pool, 0), 0);
+	ck_assert(gp_pool_sleep_unpin(px.pool));
+	ck_assert_uint_lt(px.fake.pinned_bytes, host_bytes);
+	while (gp_pool_sleep_unpin(px.pool)) {
+	}
+	gp_pool_sleep_leave(px.pool);
+	ck_assert_uint_eq(px.fake.pinned_bytes, 0);
+	ck_assert_uint_eq(px.fake.host_bytes, host_bytes);
+	if (_i)
+		fake_plan(&px.fake, (struct fake_plan){FAKE_HOST_PIN, 2, 1, 999});
+	ck_assert_int_eq(wake(), 0);
+	ck_assert(!fake_is_planned(&px.fake, FAKE_HOST_PIN));
+	ck_assert_uint_eq(px.fake.pinned_bytes, 0);
+	ck_assert_uint_eq(px.fake.host_bytes, 0);
+	ck_assert_int_eq(fall_asleep(), 0);
 	ck_assert_int_eq(wake(), 0);
 }
 END_TEST
@@ -432,6 +492,7 @@ START_TEST(random_allocations_frees_sleeps_and_wakes_keep_every_invariant)
 		unsigned action = (unsigned)rand_r(&seed) % 8, which = (unsigned)rand_r(&seed) % N_BLOCKS;
 		unsigned fault = (unsigned)rand_r(&seed) % 4;
 
+		px.fake.is_host_kept = i % 3 == 0;
 		if (blocks[which] && action < 4) {
 			fixture_free_as(blocks[which], action < 2 ? GP_FREE_NORMAL : GP_FREE_SYNCED);
 			blocks[which] = 0;
@@ -482,7 +543,10 @@ int main(void)
 	tcase_add_test(tc, cached_memory_is_given_back_and_free_parts_of_chunks_are_not_copied);
 	tcase_add_test(tc, small_gaps_between_used_blocks_are_copied_with_them);
 	tcase_add_test(tc, memory_that_was_freed_and_is_still_pending_is_copied);
-	ADD_ROWS(tc, sleep_failures, a_sleep_that_fails_can_be_undone_and_tried_again);
+	tcase_add_loop_test(tc, a_sleep_that_fails_can_be_undone_and_tried_again, 0,
+		2 * (int)(sizeof(sleep_failures) / sizeof(*sleep_failures)));
+	tcase_add_loop_test(tc, copies_into_new_host_memory_run_while_the_next_piece_is_taken, 0, 2);
+	tcase_add_loop_test(tc, host_memory_is_unpinned_asleep_and_pinned_again_by_the_wake, 0, 2);
 	ADD_ROWS(tc, wake_failures, a_wake_that_fails_holds_no_device_memory_and_can_be_tried_again);
 	tcase_add_test(tc, a_wake_without_enough_device_memory_takes_none_of_it);
 	tcase_add_test(tc, a_sleep_that_must_stop_stops_between_two_chunks);
