@@ -22,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "api/gpupool.h"
 #include "tests/gpu/probe.h"
@@ -39,6 +40,21 @@ static size_t free_bytes(void)
 	return gpupool_get_status(0, &status) ? 0 : (size_t)status.device_free_bytes;
 }
 
+/* Waits until no more memory goes back: gpupool unpins host memory behind the sleep. */
+static size_t settled_free_bytes(void)
+{
+	size_t bytes = free_bytes();
+
+	for (int unchanged = 0, looks = 0; unchanged < 5 && looks < 100; looks++) {
+		size_t before = bytes;
+
+		usleep(50000);
+		bytes = free_bytes();
+		unchanged = bytes == before ? unchanged + 1 : 0;
+	}
+	return bytes;
+}
+
 static void measure(CUdeviceptr *blocks, size_t n, size_t bytes, int n_rounds, size_t before_blocks)
 {
 	double gib = (double)n * (double)bytes / (double)GIB;
@@ -53,7 +69,7 @@ static void measure(CUdeviceptr *blocks, size_t n, size_t bytes, int n_rounds, s
 		int64_t r = gpupool_sleep(TIMEOUT_MS);
 
 		slept = now() - t;
-		asleep = free_bytes();
+		asleep = settled_free_bytes();
 		if (r < 0) {
 			printf("gpupool_sleep: error %d; GPUPOOL_LOG=info says why\n", (int)-r);
 			n_failed++;
