@@ -44,6 +44,7 @@ static _Thread_local bool is_mover __attribute__((tls_model("initial-exec"))); /
 static _Atomic enum gp_sleep_state state;
 static _Atomic unsigned n_waiting; /* threads at the gate */
 static _Atomic unsigned n_wakers;  /* threads that are asked to wake the process */
+static _Atomic bool is_unpinning;  /* the thread that holds the lock unpins host memory */
 static _Atomic uint64_t since_ns, n_sleeps, n_wakes;
 static struct gp_sleepers sleepers; /* for the thread that holds the lock, as the next */
 static bool is_undoing;             /* the sleep has failed after some of the memory was away */
@@ -107,7 +108,10 @@ static void own(struct hold *hold)
 	(void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &hold->cancel_state);
 }
 
-/* Begins a sleep or a wake, as the only thread. False if another thread is not done with one in time. */
+/*
+ * Begins a sleep or a wake, as the only thread. False if another thread is not done with one in time. A thread that
+ * unpins host memory holds the lock for some milliseconds only, so that is no reason.
+ */
 static bool begin(uint64_t end_ns, struct hold *hold)
 {
 	for (unsigned attempt = 0;; attempt++) {
@@ -115,7 +119,7 @@ static bool begin(uint64_t end_ns, struct hold *hold)
 		if (gp_mutex_try(&lock))
 			break;
 		(void)sigprocmask(SIG_SETMASK, &hold->signals, NULL);
-		if (!left_until(end_ns))
+		if (!left_until(end_ns) && !atomic_load(&is_unpinning))
 			return false;
 		gp_clock_pause(NULL, attempt);
 	}
@@ -620,6 +624,7 @@ static bool unpin_one(void)
 		return !gp_slow_path_is_any(GP_SLOW_PATH_BYPASS | GP_SLOW_PATH_END);
 	}
 	(void)begin(UINT64_MAX, &hold);
+	atomic_store(&is_unpinning, true);
 	if (atomic_load(&state) == GP_SLEEP_ASLEEP && is_too_much_pinned() &&
 		!gp_slow_path_is_any(GP_SLOW_PATH_BYPASS | GP_SLOW_PATH_END)) {
 		gp_sleepers_collect(&sleepers);
@@ -627,6 +632,7 @@ static bool unpin_one(void)
 		gp_sleepers_leave(&sleepers);
 		gp_sleepers_put(&sleepers);
 	}
+	atomic_store(&is_unpinning, false);
 	end(&hold);
 	return is_any;
 }
@@ -816,6 +822,8 @@ static void reset_in_child(void)
 	gp_mutex_init(&lock, GP_RANK_SLEEP);
 	is_mover = false;
 	atomic_store(&n_waiting, 0);
+	atomic_store(&n_wakers, 0);
+	atomic_store(&is_unpinning, false);
 	atomic_store(&gp_submitted.n_visits, 0);
 	open_gate();
 }
