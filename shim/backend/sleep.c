@@ -110,7 +110,7 @@ static void own(struct hold *hold)
 
 /*
  * Begins a sleep or a wake, as the only thread. False if another thread is not done with one in time. A thread that
- * unpins host memory holds the lock for some milliseconds only, so that is no reason.
+ * unpins host memory holds the lock for some milliseconds only: that does not count.
  */
 static bool begin(uint64_t end_ns, struct hold *hold)
 {

@@ -47,6 +47,7 @@ def choose(seed):
     env = {
         "GPUPOOL_REUSE": ("auto", "ordered", "completed")[seed % 3],
         "GPUPOOL_SLEEP_KEEP": "off" if seed % 4 == 0 else "on",
+        "GPUPOOL_SLEEP_PINNED": ("0", "1MiB", "16GiB")[seed // 2 % 3],
         "GPUPOOL_PINNED_THREADS": str(1 + seed // 4 % 2),
         "GPUPOOL_ASYNC": "on" if seed % 5 == 0 else "off",
         "SIMGPU_DEVICES": "2" if seed // 3 % 3 == 0 else "1",
