@@ -249,6 +249,17 @@ def start_note(book):
     return f"beside raw: {beside - alone:.0f}" if None not in (beside, alone) else ""
 
 
+def limits_over(base):
+    """The larger of two ratios: of the memory that a training loop needs on the device with auto, and with the base."""
+    def measure(book):
+        ratios = []
+        for loop in ("transformer", "gpt"):
+            own, other = (book.value_of(f"peak on the device under it, {loop}, {way}") for way in ("auto", base))
+            ratios.append(own / other if own and other else None)
+        return max(ratios) if None not in ratios else None
+    return measure
+
+
 BARS = [
     Bar("window of 32, up to 1 MiB, one thread, static", "ns", "<=", 60,
         lambda book: worst(book, "one thread", windows(), STATIC)),
@@ -301,6 +312,8 @@ BARS = [
     Bar("longest of the first allocation, free and release of a process", "ms", "<=", 1, first_calls_ms),
     Bar("pinned memory that no cache has, from 64 MiB on", "GiB/s", ">=", 10, cold_slowest, cold_note),
     Bar("pinned memory that no cache has, 256 MiB", "ms", "<=", 25, cold_256_ms),
+    Bar("smallest memory of a training loop on the device: auto over PyTorch's expandable segments", "times", "<=", 1,
+        limits_over("expandable")),
     Bar("delay of another process's start meanwhile", "ms", "<=", 50, start_delay, start_note),
     Bar("watched every 10 ms: time of a pair", "times", "<", 1.01, value("watched every 10 ms: time of a pair")),
 ]

@@ -11,6 +11,7 @@ import statistics
 
 import ctl
 import extras
+import limits
 import player
 import programs
 from cells import GIB, KIB, MIB, cell, thread_groups
@@ -288,6 +289,10 @@ def run_traces(book, setup, options, log):
     extras.traces(book, setup.stat, programs.ROOT / "tests" / "traces", setup.torch_pools())
 
 
+def run_limits(book, setup, options, log):
+    limits.measure(book, setup, book.path.parent / "limits", options.peer)
+
+
 PARTS = {
     "pairs": run_pairs,
     "many": run_many,
@@ -306,4 +311,5 @@ PARTS = {
     "costs": run_costs,
     "first": run_first,
     "cold": run_cold,
+    "limits": run_limits,
 }

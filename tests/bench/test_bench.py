@@ -25,6 +25,7 @@ import book as books
 import extras
 import figures
 import gpu_parts
+import limits
 import player
 import programs
 import saved
@@ -160,6 +161,15 @@ class BarsTest(Quiet):
 
     def test_a_bar_without_a_figure_is_not_measured(self):
         self.assertEqual({row["verdict"] for row in bars.judge(books.Book())}, {"not measured"})
+
+    def test_the_loop_that_needs_most_memory_is_compared_and_both_have_to_be_measured(self):
+        what = "smallest memory of a training loop on the device: auto over PyTorch's expandable segments"
+        book = books.Book()
+        for name, mib in (("transformer, auto", 90.0), ("transformer, expandable", 100.0), ("gpt, auto", 110.0)):
+            book.value(f"peak on the device under it, {name}", mib, "MiB")
+        self.assertEqual(self.judged(book, what)["verdict"], "not measured")
+        book.value("peak on the device under it, gpt, expandable", 100.0, "MiB")
+        self.assertEqual((self.judged(book, what)["value"], self.judged(book, what)["verdict"]), (1.1, "NOT REACHED"))
 
     def test_a_figure_equal_to_its_limit_reaches_the_bar(self):
         what = "window of 32, up to 1 MiB, one thread, static"
@@ -331,6 +341,18 @@ class PlayersTest(Quiet):
             self.assertGreater(book.value_of(what), 0)
         with self.assertRaises(programs.Trouble):
             extras.start_of_neighbour(book, "ended", Peer("ended", ["true"]), start, 1)
+
+    def test_the_smallest_limit_of_a_program_is_found_by_bisection(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for least, peer in ((3001, Peer("own", ["sh", "-c", "test $1 -ge 3001"])),
+                                (1700, Peer("auto", ["sh", "-c", "test ${GPUPOOL_LIMIT%MiB} -ge 1700"], LIBRARY, STUB)),
+                                (None, Peer("none", ["sh", "-c", "exit 1"]))):
+                found = limits.Search("gpt", peer.name, peer, pathlib.Path(folder)).least()
+                if least:
+                    self.assertLessEqual(least, found)
+                    self.assertLessEqual(found, least + limits.STEP_MIB)
+                else:
+                    self.assertIsNone(found)
 
     @unittest.skipUnless(STAT.exists(), "gpupool-stat was not built")
     def test_a_trace_is_replayed_through_another_pool(self):
