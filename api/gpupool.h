@@ -338,7 +338,8 @@ static inline int64_t gpupool_sleep_as(const struct gpupool_sleep_options *optio
 /*
  * Wakes the process before its next work does. Waits at most timeout_ms for device memory that other processes have
  * taken. Returns the bytes that came back, or 0 if the process was awake. After -ENOMEM or -EIO it is still asleep,
- * and holds no device memory; after -EBUSY another thread wakes it.
+ * and holds no device memory; after -EBUSY another thread wakes it, or it is deep asleep (gpupool-stat sleep --deep),
+ * and only gpupool-stat wake wakes it.
  */
 static inline int64_t gpupool_wake(uint64_t timeout_ms)
 {

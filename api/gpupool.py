@@ -210,7 +210,8 @@ def sleep(timeout=1.0, drop=(), to="host"):
 def wake(timeout=10.0):
     """
     Brings the memory back now, and returns the bytes. timeout: how many seconds to wait for device memory that other
-    processes have taken. Raises OSError if it did not come back. 0 without gpupool.
+    processes have taken. Raises OSError if it did not come back, also in a process that is deep asleep (gpupool-stat
+    sleep --deep). 0 without gpupool.
     """
     code = _call("wake", int(timeout * 1000))
     return 0 if code == -errno.ENOSYS else _check(code)

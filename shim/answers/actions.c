@@ -19,6 +19,7 @@
 #include "region_answer.h"
 #include "sleep_answer.h"
 #include "shim/backend/backend_supply.h"
+#include "shim/backend/deep.h"
 #include "shim/backend/sleep.h"
 #include "shim/backend/sleep_policy.h"
 #include "shim/backend/spill.h"
@@ -96,6 +97,7 @@ static void write_device(struct gp_json *out, const struct gp_device *device)
 	gp_json_u64(out, "yields", atomic_load(&device->n_yields));
 	gp_json_u64(out, "yielded_bytes", atomic_load(&device->yielded_bytes));
 	gp_json_u64(out, "asleep_bytes", asleep);
+	gp_json_amount(out, "deep_bytes", gp_deep_is() ? gp_deep_bytes_of(device->index) : 0);
 	write_stats(out, &totals.stats, &device->budget);
 	gp_group_report(device, &group);
 	gp_group_json(out, &group);
@@ -405,24 +407,43 @@ static int answer_config(int argc, char **argv, struct gp_json *out)
 	return 0;
 }
 
+/* Requests that may call the driver: while the process is deep asleep they get an error. */
+#define CALLS_DRIVER(function)                                                        \
+	static int function##_unless_deep(int argc, char **argv, struct gp_json *out) \
+	{                                                                             \
+		int r = gp_deep_refuse(out);                                          \
+                                                                                      \
+		return r ? r : function(argc, argv, out);                             \
+	}
+CALLS_DRIVER(answer_reclaim)
+CALLS_DRIVER(answer_defer)
+CALLS_DRIVER(gp_limit_answer)
+CALLS_DRIVER(gp_region_answer)
+CALLS_DRIVER(gp_reclaim_answer)
+CALLS_DRIVER(gp_reclaim_answer_wanted)
+CALLS_DRIVER(gp_debug_answer)
+CALLS_DRIVER(gp_ipc_answer)
+CALLS_DRIVER(gp_ipc_answer_chunk)
+
 const gp_ctl_handler_fn gp_actions[GP_CTL_N_COMMANDS] = {
 	[GP_CTL_status] = answer_status,
 	[GP_CTL_blocks] = answer_blocks,
 	[GP_CTL_map] = gp_map_answer,
-	[GP_CTL_reclaim] = answer_reclaim,
-	[GP_CTL_limit] = gp_limit_answer,
-	[GP_CTL_defer] = answer_defer,
-	[GP_CTL_region] = gp_region_answer,
-	[GP_CTL_yield] = gp_reclaim_answer,
+	[GP_CTL_reclaim] = answer_reclaim_unless_deep,
+	[GP_CTL_limit] = gp_limit_answer_unless_deep,
+	[GP_CTL_defer] = answer_defer_unless_deep,
+	[GP_CTL_region] = gp_region_answer_unless_deep,
+	[GP_CTL_yield] = gp_reclaim_answer_unless_deep,
 	[GP_CTL_sleep] = gp_sleep_answer,
 	[GP_CTL_rest] = gp_rest_answer,
 	[GP_CTL_wake] = gp_wake_answer,
-	[GP_CTL_wanted] = gp_reclaim_answer_wanted,
+	[GP_CTL_deep] = gp_deep_answer,
+	[GP_CTL_wanted] = gp_reclaim_answer_wanted_unless_deep,
 	[GP_CTL_config] = answer_config,
 	[GP_CTL_leaks] = gp_leaks_answer,
 	[GP_CTL_stacks] = gp_stacks_answer,
 	[GP_CTL_oom] = gp_oom_answer,
-	[GP_CTL_debug] = gp_debug_answer,
-	[GP_CTL_ipc] = gp_ipc_answer,
-	[GP_CTL_chunk] = gp_ipc_answer_chunk,
+	[GP_CTL_debug] = gp_debug_answer_unless_deep,
+	[GP_CTL_ipc] = gp_ipc_answer_unless_deep,
+	[GP_CTL_chunk] = gp_ipc_answer_chunk_unless_deep,
 };

@@ -10,6 +10,7 @@
 
 #include "region_answer.h"
 #include "shim/backend/backend_sleep.h"
+#include "shim/backend/deep.h"
 #include "shim/backend/sleep.h"
 #include "shim/backend/sleep_policy.h"
 #include "shim/base/state.h"
@@ -128,6 +129,51 @@ int gp_wake_answer(int argc, char **argv, struct gp_json *out)
 	return answer(out, GP_CTL_wake, gp_wake(timeout_ns, &result), &result);
 }
 
+/* Reads numbers that are separated by commas, one for each device in use. */
+static bool note_taken(char *word)
+{
+	char *next = word;
+
+	for (int i = 0; i < GP_DEVICES_MAX; i++) {
+		uint64_t bytes;
+
+		if (!gp_device_if_used(i))
+			continue;
+		word = next;
+		next = word ? strchr(word, ',') : NULL;
+		if (next)
+			*next++ = '\0';
+		if (!word || !read_number(word, &bytes))
+			return false;
+		gp_deep_set_bytes(i, bytes);
+	}
+	return !next;
+}
+
+int gp_deep_answer(int argc, char **argv, struct gp_json *out)
+{
+	struct gp_sleep_result result = {0};
+	bool is_done;
+
+	if (strcmp(argv[1], "begin") == 0 && argc == 2)
+		is_done = gp_deepen(&result);
+	else if (strcmp(argv[1], "end") == 0 && argc == 2)
+		is_done = gp_deep_undo(&result);
+	else if (strcmp(argv[1], "taken") == 0 && argc == 3 && note_taken(argv[2]))
+		is_done = true;
+	else
+		return gp_ctl_error(out, GP_CTL_USAGE, "usage: deep %s", gp_ctl_commands[GP_CTL_deep].synopsis);
+	return answer(out, GP_CTL_deep, is_done, &result);
+}
+
+int gp_deep_refuse(struct gp_json *out)
+{
+	if (!gp_deep_is())
+		return 0;
+	return gp_ctl_error(
+		out, GP_CTL_FAILED, "the process is deep asleep; wake it first: gpupool-stat wake %d", (int)getpid());
+}
+
 static void write_stay(struct gp_json *out, const char *what, uint64_t bytes, const char *why)
 {
 	gp_json_object_begin(out, NULL);
@@ -176,6 +222,8 @@ void gp_sleep_write_status(struct gp_json *out)
 	gp_json_u64(out, "empty_bytes", status.device_bytes - gp_min(status.host_bytes, status.device_bytes));
 	gp_json_u64(out, "kept_host_bytes", status.kept_bytes);
 	gp_json_u64(out, "asleep_ns", status.since_ns);
+	gp_json_bool(out, "deep", status.is_deep);
+	gp_json_u64(out, "deep_ns", status.deep_ns);
 	gp_json_u64(out, "sleeps", status.n_sleeps);
 	gp_json_u64(out, "wakes", status.n_wakes);
 	gp_json_string(out, "setting", gp_state.config.text[GP_OPTION_SLEEP]);
@@ -183,7 +231,7 @@ void gp_sleep_write_status(struct gp_json *out)
 	gp_json_u64(out, "idle_sleeps", policy.n_idle);
 	gp_json_u64(out, "asked_sleeps", policy.n_asked);
 	gp_json_string(out, "refusal", *policy.why ? policy.why : NULL);
-	if (status.state == GP_SLEEP_ASLEEP)
+	if (status.state == GP_SLEEP_ASLEEP && !status.is_deep)
 		write_stays(out);
 	gp_json_object_end(out);
 }

@@ -25,6 +25,7 @@
 #include "backend_sleep.h"
 #include "backend_spill.h"
 #include "backend_supply.h"
+#include "deep.h"
 #include "fence_call.h"
 #include "pool_options.h"
 #include "spill.h"
@@ -213,9 +214,14 @@ static CUresult gpu_wait(struct gp_context *context, int slot)
 	return gp_backend_record_waits(NULL) ? CUDA_SUCCESS : gp_backend_gpu_wait(context, context->events[slot]);
 }
 
-/* Returns 0 if the context is known to be alive. It stays alive: its end waits for the fence's lock, held here. */
+/*
+ * Returns 0 if the context is known to be alive. It stays alive: its end waits for the fence's lock, held here. A
+ * thread that ends while the process is deep asleep must not wait here for the driver.
+ */
 static int fence_refusal(const struct gp_context *context)
 {
+	if (gp_unlikely(gp_deep_is()))
+		return -EBUSY;
 	if (gp_unlikely(gp_context_is(context, GP_CONTEXT_DEAD)))
 		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	return gp_unlikely(gp_context_is(context, GP_CONTEXT_ENDING)) ? -EAGAIN : 0;

@@ -11,6 +11,7 @@
 #include <stdio.h>
 
 #include "backend_sleep.h"
+#include "deep.h"
 #include "sleepers.h"
 #include "pool/pool_control.h"
 #include "shim/base/clock.h"
@@ -45,7 +46,7 @@ static _Atomic enum gp_sleep_state state;
 static _Atomic unsigned n_waiting; /* threads at the gate */
 static _Atomic unsigned n_wakers;  /* threads that are asked to wake the process */
 static _Atomic bool is_unpinning;  /* the thread that holds the lock unpins host memory */
-static _Atomic uint64_t since_ns, n_sleeps, n_wakes;
+static _Atomic uint64_t since_ns, deep_since_ns, n_sleeps, n_wakes;
 static struct gp_sleepers sleepers; /* for the thread that holds the lock, as the next */
 static bool is_undoing;             /* the sleep has failed after some of the memory was away */
 static bool is_patient;             /* threads at the gate wait until the time is up */
@@ -513,7 +514,7 @@ static bool wake(uint64_t end_ns, struct gp_sleep_result *result)
 {
 	struct wait wait = {.attempt = SHORT};
 	struct hold hold;
-	bool is_awake;
+	bool is_awake, is_deep;
 
 	atomic_fetch_add(&n_wakers, 1);
 	for (unsigned attempt = 0;; attempt++) {
@@ -522,13 +523,18 @@ static bool wake(uint64_t end_ns, struct gp_sleep_result *result)
 			break;
 		}
 		is_awake = atomic_load(&state) != GP_SLEEP_ASLEEP;
+		is_deep = gp_deep_is();
 		if (is_awake && !attempt)
 			result->was_so = true;
-		if (!is_awake)
+		if (!is_awake && !is_deep)
 			is_awake = wake_alone(&wait, result);
 		end(&hold);
 		if (is_awake)
 			break;
+		if (is_deep) {
+			is_awake = fail(result, -EBUSY, "the process is deep asleep: only gpupool-stat wake wakes it");
+			break;
+		}
 		if (!left_until(end_ns)) {
 			is_awake = fail_wake(&wait, result);
 			break;
@@ -613,19 +619,21 @@ static bool is_too_much_pinned(void)
 	return gp_sleep_pinned_bytes() > gp_state.config.sleep_pinned_bytes;
 }
 
-/* Unpins one piece of host memory. False if the process is awake, or ends, or little enough is pinned. */
+/* Unpins one piece of host memory. False if the process is awake, deep asleep or ending, or little enough is pinned. */
 static bool unpin_one(void)
 {
 	struct hold hold;
 	bool is_any = false;
 
+	if (gp_deep_is())
+		return false;
 	if (atomic_load(&n_waiting) || atomic_load(&n_wakers)) {
 		gp_clock_sleep(UNPIN_PAUSE_NS);
 		return !gp_slow_path_is_any(GP_SLOW_PATH_BYPASS | GP_SLOW_PATH_END);
 	}
 	(void)begin(UINT64_MAX, &hold);
 	atomic_store(&is_unpinning, true);
-	if (atomic_load(&state) == GP_SLEEP_ASLEEP && is_too_much_pinned() &&
+	if (atomic_load(&state) == GP_SLEEP_ASLEEP && !gp_deep_is() && is_too_much_pinned() &&
 		!gp_slow_path_is_any(GP_SLOW_PATH_BYPASS | GP_SLOW_PATH_END)) {
 		gp_sleepers_collect(&sleepers);
 		is_any = !gp_sleepers_enter(&sleepers, UINT64_MAX) && gp_sleepers_unpin(&sleepers);
@@ -755,13 +763,78 @@ bool gp_wake(uint64_t timeout_ns, struct gp_sleep_result *ret_result)
 	return is_awake;
 }
 
-/* A thread of the program stands at the closed gate. It waits for the thread that moves memory, if there is one. */
+/* The driver copies the rest of the content into the process, where the kernel may find it too much. */
+#define CONTEXT_HOST_BYTES (UINT64_C(1) << 30)
+
+static bool has_host_memory_for_rest(struct gp_sleep_result *result)
+{
+	uint64_t needed = 0, left = gp_memory_left("", GP_MEMORY_FOR_USER);
+
+	for (int i = 0; i < GP_DEVICES_MAX; i++)
+		if (gp_device_if_used(i))
+			needed += CONTEXT_HOST_BYTES + atomic_load(&gp_device_if_used(i)->unpooled_bytes);
+	return needed <= left || fail(result, -ENOMEM,
+					 "short of host memory: the driver may need %" PRIu64
+					 " MiB, and the machine or the control group has %" PRIu64 " MiB left",
+					 needed / GP_MIB, left / GP_MIB);
+}
+
+bool gp_deepen(struct gp_sleep_result *ret_result)
+{
+	struct hold hold;
+	bool is_done;
+
+	*ret_result = (struct gp_sleep_result){0};
+	if (!begin(0, &hold))
+		return fail(ret_result, -EBUSY, "busy: another thread wakes the process, or puts it to sleep");
+	ret_result->was_so = gp_deep_is();
+	if (atomic_load(&state) != GP_SLEEP_ASLEEP)
+		is_done = fail(ret_result, -EBUSY, "the process is not asleep");
+	else if (ret_result->was_so)
+		is_done = true;
+	else if (gp_deep_refused())
+		is_done = fail(ret_result, -ENOTSUP, "the process has used %s, which the driver does not take out",
+			gp_deep_refused());
+	else
+		is_done = has_host_memory_for_rest(ret_result);
+	if (is_done && !ret_result->was_so) {
+		atomic_store(&deep_since_ns, gp_clock_now_ns(NULL));
+		gp_deep_begin();
+	}
+	end(&hold);
+	return is_done;
+}
+
+static void surface(void)
+{
+	atomic_store(&deep_since_ns, 0);
+	gp_deep_end();
+}
+
+bool gp_deep_undo(struct gp_sleep_result *ret_result)
+{
+	struct hold hold;
+
+	*ret_result = (struct gp_sleep_result){0};
+	if (!begin(0, &hold))
+		return fail(ret_result, -EBUSY, "busy: another thread wakes the process, or puts it to sleep");
+	ret_result->was_so = !gp_deep_is();
+	if (!ret_result->was_so)
+		surface();
+	end(&hold);
+	return true;
+}
+
+/*
+ * A thread of the program stands at the closed gate. It waits for the thread that moves memory, if there is one, and
+ * until the process is not deep asleep.
+ */
 static bool wake_for_work(void)
 {
 	struct wait wait = {.attempt = SHORT};
 	struct gp_sleep_result result;
 	struct hold hold;
-	bool is_awake;
+	bool is_awake, is_deep;
 
 	if (is_mover)
 		return false;
@@ -770,11 +843,15 @@ static bool wake_for_work(void)
 		block_signals(&hold.signals);
 		gp_mutex_lock(&lock);
 		own(&hold);
-		is_awake = atomic_load(&state) != GP_SLEEP_ASLEEP || wake_alone(&wait, &result);
+		is_deep = gp_deep_is();
+		is_awake = !is_deep && (atomic_load(&state) != GP_SLEEP_ASLEEP || wake_alone(&wait, &result));
 		end(&hold);
 		if (is_awake)
 			break;
-		pause_wake(&wait, attempt);
+		if (is_deep)
+			gp_deep_await();
+		else
+			pause_wake(&wait, attempt);
 	}
 	atomic_fetch_sub(&n_waiting, 1);
 	return true;
@@ -795,12 +872,14 @@ const char *gp_sleep_state_name(enum gp_sleep_state which)
 
 struct gp_sleep_status gp_sleep_status(void)
 {
-	uint64_t since = atomic_load(&since_ns);
+	uint64_t since = atomic_load(&since_ns), deep_since = atomic_load(&deep_since_ns);
 	struct gp_sleep_status status = {
 		.state = atomic_load(&state),
 		.since_ns = since ? gp_clock_now_ns(NULL) - since : 0,
 		.n_sleeps = atomic_load(&n_sleeps),
 		.n_wakes = atomic_load(&n_wakes),
+		.is_deep = gp_deep_is(),
+		.deep_ns = deep_since ? gp_clock_now_ns(NULL) - deep_since : 0,
 	};
 	struct gp_sleep_bytes bytes = gp_sleepers_asleep(-1);
 
@@ -824,6 +903,7 @@ static void reset_in_child(void)
 	atomic_store(&n_waiting, 0);
 	atomic_store(&n_wakers, 0);
 	atomic_store(&is_unpinning, false);
+	surface();
 	atomic_store(&gp_submitted.n_visits, 0);
 	open_gate();
 }

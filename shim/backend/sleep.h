@@ -57,6 +57,14 @@ bool gp_sleep_as(const struct gp_sleep_request *request, struct gp_sleep_result 
 bool gp_wake(uint64_t timeout_ns, struct gp_sleep_result *ret_result);
 
 /*
+ * Deep sleep: another process has the driver take the rest out of the devices (deep.h). gp_deepen keeps all threads
+ * from calling the driver, before that happens. Returns false if the process is not asleep, or the driver may fail.
+ * gp_deep_undo ends it, once the driver has brought back what it took. Neither calls the driver.
+ */
+bool gp_deepen(struct gp_sleep_result *ret_result);
+bool gp_deep_undo(struct gp_sleep_result *ret_result);
+
+/*
  * Calls fn once no thread submits work and the GPU is idle, with all pools of the process, which no other thread grows
  * meanwhile. Threads that submit work wait until it has returned. Waits at most timeout_ns for them and for the GPU: a
  * kernel may wait for such a thread. Returns false, with the reason, if fn was not called.
@@ -70,6 +78,8 @@ struct gp_sleep_status {
 	uint64_t kept_bytes;                              /* host memory for the next sleep */
 	uint64_t since_ns;                                /* since the process fell asleep; 0: awake */
 	uint64_t n_sleeps, n_wakes;
+	bool is_deep;
+	uint64_t deep_ns; /* since gp_deepen; 0: not deep asleep */
 };
 
 /* Waits for nothing. */

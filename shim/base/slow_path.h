@@ -5,7 +5,8 @@
 /*
  * Slow-path reasons: conditions that make a call leave the fast path, and that never occur in most processes. They are
  * bits of one word, so that the fast path checks all of them with one load. GP_SLOW_PATH_LIBRARIES,
- * GP_SLOW_PATH_CAPTURE and GP_SLOW_PATH_ASLEEP are set and cleared; the other bits stay set for good.
+ * GP_SLOW_PATH_CAPTURE, GP_SLOW_PATH_ASLEEP and GP_SLOW_PATH_DEEP are set and cleared; the other bits stay set for
+ * good.
  */
 
 #include <stdatomic.h>
@@ -22,9 +23,11 @@ enum gp_slow_path {
 	GP_SLOW_PATH_CAPTURE = 128,  /* a stream captures; frees ask gp_capture_is_none() instead */
 	GP_SLOW_PATH_ASLEEP = 256,   /* the process is asleep: an allocation wakes it (sleep.h) */
 	GP_SLOW_PATH_CONTEXTS = 512, /* there may be contexts that gpupool has not seen: the process does not sleep */
+	GP_SLOW_PATH_DEEP = 1024,    /* the process is deep asleep: no call reaches the driver (deep.h) */
 
 	/* Reasons for both kinds of calls; for allocations; for frees, which may concern any context's memory. */
-	GP_SLOW_PATH_TO_BOTH = GP_SLOW_PATH_BYPASS | GP_SLOW_PATH_END | GP_SLOW_PATH_ALLOC_INFO | GP_SLOW_PATH_WATCHED,
+	GP_SLOW_PATH_TO_BOTH = GP_SLOW_PATH_BYPASS | GP_SLOW_PATH_END | GP_SLOW_PATH_ALLOC_INFO | GP_SLOW_PATH_WATCHED |
+			       GP_SLOW_PATH_DEEP,
 	GP_SLOW_PATH_TO_ALLOC = GP_SLOW_PATH_TO_BOTH | GP_SLOW_PATH_CURRENT | GP_SLOW_PATH_LIBRARIES |
 				GP_SLOW_PATH_CAPTURE | GP_SLOW_PATH_ASLEEP,
 	GP_SLOW_PATH_TO_FREE = GP_SLOW_PATH_TO_BOTH | GP_SLOW_PATH_WAITING,

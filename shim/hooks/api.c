@@ -13,6 +13,7 @@
 
 #include "pool/pool_control.h"
 #include "pool/vmm/cold.h"
+#include "shim/backend/deep.h"
 #include "shim/backend/sleep.h"
 #include "shim/backend/spill.h"
 #include "shim/base/log.h"
@@ -112,7 +113,7 @@ static void fill_device(struct gpupool_status *status, int index)
 		return;
 	status->unpooled_bytes = atomic_load(&device->unpooled_bytes);
 	status->device_total_bytes = device->total_bytes;
-	if (totals.available_bytes == UINT64_MAX)
+	if (totals.available_bytes == UINT64_MAX && !gp_deep_is())
 		status->device_free_bytes = available_in_current_context(index);
 }
 

@@ -8,6 +8,8 @@
  * Functions that make the driver examine memory are visits (HOOK_VISITS, HOOK_PASSED): while the process is asleep they
  * wake it first.
  *
+ * While the process is deep asleep each call waits, also one that makes the host wait for the GPU (HOOK_WAITS).
+ *
  * Functions that submit work (WORK) count the submission and call the driver. Until serial mode has ended, and while a
  * stream captures, they also look at the stream. The FAST variants first try the thread's cache (hit_SYMBOL in
  * hook_memory.h) without the other steps: the earlier call that created this cache went through all of them.
@@ -17,6 +19,7 @@
 
 #include "hook_memory.h"
 #include "pool/base.h"
+#include "shim/backend/deep.h"
 #include "shim/base/slow_path.h"
 #include "shim/context/serial.h"
 #include "shim/driver/driver_table.h"
@@ -30,21 +33,37 @@
 	__attribute__((visibility("default"))) CUresult symbol parameters; \
 	CUresult symbol parameters
 
-#define BODY(symbol, arguments, body)                                                             \
-	{                                                                                         \
-		int saved_errno = errno;                                                          \
-		CUresult r;                                                                       \
-                                                                                                  \
-		if (gp_unlikely(!gp_real_ready()))                                                \
-			return CUDA_ERROR_NOT_INITIALIZED;                                        \
-		if (gp_unlikely(!gp_real.symbol))                                                 \
-			return CUDA_ERROR_NOT_FOUND;                                              \
-		if (gp_unlikely(gp_slow_path_is_any(GP_SLOW_PATH_BYPASS) || !gp_process_is_on())) \
-			r = gp_real.symbol arguments;                                             \
-		else                                                                              \
-			r = body;                                                                 \
-		errno = saved_errno;                                                              \
-		return r;                                                                         \
+/* Waits while the process is deep asleep. Returns true if the call goes to the driver as it is. */
+__attribute__((cold)) static bool is_passed_on(void)
+{
+	if (!gp_slow_path_is_any(GP_SLOW_PATH_BYPASS) && gp_process_is_on())
+		gp_deep_await();
+	return gp_slow_path_is_any(GP_SLOW_PATH_BYPASS) || !gp_process_is_on();
+}
+
+/* The call of a process that is off, bypassed or deep asleep. It is out of the way: others save no registers for it. */
+#define RARE(symbol, parameters, arguments, body)                                    \
+	__attribute__((cold, noinline)) static CUresult rare_##symbol parameters     \
+	{                                                                            \
+		return is_passed_on() ? gp_real.symbol arguments : (CUresult)(body); \
+	}
+
+#define BODY(symbol, arguments, prepare, body)                                                                        \
+	{                                                                                                             \
+		int saved_errno = errno;                                                                              \
+		CUresult r;                                                                                           \
+                                                                                                                      \
+		if (gp_unlikely(!gp_real_ready()))                                                                    \
+			return CUDA_ERROR_NOT_INITIALIZED;                                                            \
+		if (gp_unlikely(!gp_real.symbol))                                                                     \
+			return CUDA_ERROR_NOT_FOUND;                                                                  \
+		prepare;                                                                                              \
+		if (gp_unlikely(gp_slow_path_is_any(GP_SLOW_PATH_BYPASS | GP_SLOW_PATH_DEEP) || !gp_process_is_on())) \
+			r = rare_##symbol arguments;                                                                  \
+		else                                                                                                  \
+			r = body;                                                                                     \
+		errno = saved_errno;                                                                                  \
+		return r;                                                                                             \
 	}
 
 /* Ends a visit. */
@@ -54,27 +73,30 @@ static CUresult visited(CUresult r)
 	return r;
 }
 
-#define ENTRY(symbol, parameters, arguments, body) EXPORTED(symbol, parameters) BODY(symbol, arguments, body)
+#define ENTRY(symbol, parameters, arguments, prepare, body) \
+	RARE(symbol, parameters, arguments, body)           \
+	EXPORTED(symbol, parameters) BODY(symbol, arguments, prepare, body)
 
 #define HOOK(symbol, name, version, flags, parameters, arguments) \
-	ENTRY(symbol, parameters, arguments, hook_##symbol arguments)
+	ENTRY(symbol, parameters, arguments, (void)0, hook_##symbol arguments)
 #define HOOK_ALLOC(symbol, name, version, flags, parameters, arguments) \
-	ENTRY(symbol, parameters, arguments, (gp_module.address = CALLER(), hook_##symbol arguments))
-#define FAST(symbol, parameters, arguments, prepare)                                     \
-	static __attribute__((noinline)) CUresult slow_##symbol parameters BODY(         \
-		symbol, arguments, hook_##symbol arguments) EXPORTED(symbol, parameters) \
-	{                                                                                \
-		int r;                                                                   \
-                                                                                         \
-		prepare;                                                                 \
-		r = hit_##symbol arguments;                                              \
-		return gp_likely(r != -ENOENT) ? (CUresult)r : slow_##symbol arguments;  \
+	ENTRY(symbol, parameters, arguments, gp_module.address = CALLER(), hook_##symbol arguments)
+#define FAST(symbol, parameters, arguments, prepare)                                              \
+	RARE(symbol, parameters, arguments, hook_##symbol arguments)                              \
+	static __attribute__((noinline)) CUresult slow_##symbol parameters BODY(                  \
+		symbol, arguments, (void)0, hook_##symbol arguments) EXPORTED(symbol, parameters) \
+	{                                                                                         \
+		int r;                                                                            \
+                                                                                                  \
+		prepare;                                                                          \
+		r = hit_##symbol arguments;                                                       \
+		return gp_likely(r != -ENOENT) ? (CUresult)r : slow_##symbol arguments;           \
 	}
 #define HOOK_FAST(symbol, name, version, flags, parameters, arguments) FAST(symbol, parameters, arguments, (void)0)
 #define HOOK_ALLOC_FAST(symbol, name, version, flags, parameters, arguments) \
 	FAST(symbol, parameters, arguments, gp_module.address = CALLER())
 #define HOOK_VISITS(symbol, name, version, flags, parameters, arguments) \
-	ENTRY(symbol, parameters, arguments, (gp_submit_visit(), visited(hook_##symbol arguments)))
+	ENTRY(symbol, parameters, arguments, (void)0, (gp_submit_visit(), visited(hook_##symbol arguments)))
 #define HOOK_PASSED(symbol, name, version, flags, parameters, arguments) \
 	EXPORTED(symbol, parameters)                                     \
 	{                                                                \
@@ -84,6 +106,17 @@ static CUresult visited(CUresult r)
 			return CUDA_ERROR_NOT_FOUND;                     \
 		gp_submit_visit();                                       \
 		return visited(gp_real.symbol arguments);                \
+	}
+#define HOOK_WAITS(symbol, name, version, flags, parameters, arguments) \
+	EXPORTED(symbol, parameters)                                    \
+	{                                                               \
+		if (gp_unlikely(!gp_real_ready()))                      \
+			return CUDA_ERROR_NOT_INITIALIZED;              \
+		if (gp_unlikely(!gp_real.symbol))                       \
+			return CUDA_ERROR_NOT_FOUND;                    \
+		if (gp_unlikely(gp_deep_is()))                          \
+			gp_deep_await();                                \
+		return gp_real.symbol arguments;                        \
 	}
 #define WORK(symbol, name, version, flags, parameters, arguments, stream)                                     \
 	static __attribute__((noinline)) CUresult see_##symbol parameters                                     \

@@ -7,6 +7,7 @@
  */
 
 #include "shim/backend/backend_supply.h"
+#include "shim/backend/deep.h"
 #include "shim/backend/spill.h"
 #include "shim/base/log.h"
 #include "shim/context/context_end.h"
@@ -60,6 +61,7 @@ CUresult hook_cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr ptr)
 {
 	struct gp_block_info info;
 
+	gp_deep_note_refused("memory that other processes may use");
 	gp_context_settle(&gp_state.device_map, ptr);
 	if (!handle || gp_debug_info(&gp_state.device_map, ptr, &info))
 		return gp_real.cuIpcGetMemHandle(handle, ptr);
@@ -79,6 +81,7 @@ CUresult hook_cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr ptr)
 
 static CUresult open_handle(CUdeviceptr *ptr, CUipcMemHandle handle, unsigned flags, gp_ipc_open_fn driver)
 {
+	gp_deep_note_refused("memory of another process");
 	if (!ptr || !gp_ipc_is_ours(&handle))
 		return driver(ptr, handle, flags);
 	gp_process_start();

@@ -3,6 +3,7 @@
 
 /* Managed memory. The hook finds the size and the device of an allocation, and makes the driver's call. */
 
+#include "shim/backend/deep.h"
 #include "shim/driver/driver_table.h"
 #include "unpooled_alloc.h"
 
@@ -17,6 +18,7 @@ static CUresult call_managed(void *arg)
 {
 	struct managed *a = arg;
 
+	gp_deep_note_refused("managed memory");
 	return gp_real.cuMemAllocManaged(a->ptr, a->bytes, a->flags);
 }
 

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 #include "shim/backend/backend_device.h"
+#include "shim/backend/deep.h"
 #include "shim/context/context.h"
 #include "shim/context/context_end.h"
 #include "shim/context/kept.h"
@@ -176,6 +177,7 @@ CUresult hook_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handl
 
 	if (!r)
 		(void)gp_unpooled_retain(GP_UNPOOLED_HANDLE, *handle);
+	gp_deep_note_refused("memory of another process");
 	return r;
 }
 
@@ -184,6 +186,7 @@ CUresult hook_cuMemExportToShareableHandle(
 {
 	CUresult r = gp_kept_share_handle(handle);
 
+	gp_deep_note_refused("memory that other processes may use");
 	return r ? r : gp_real.cuMemExportToShareableHandle(shareable, handle, type, flags);
 }
 

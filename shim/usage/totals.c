@@ -4,6 +4,7 @@
 #include "totals.h"
 
 #include "shim/backend/backend_device.h"
+#include "shim/backend/deep.h"
 
 static void add_pool(void *arg, struct gp_pool *pool)
 {
@@ -40,7 +41,8 @@ static void add_context(void *arg, struct gp_context *context)
 
 void gp_totals_device(struct gp_totals *totals, int device, bool asks_driver)
 {
-	*totals = (struct gp_totals){.device = device, .asks_driver = asks_driver, .available_bytes = UINT64_MAX};
+	*totals = (struct gp_totals){
+		.device = device, .asks_driver = asks_driver && !gp_deep_is(), .available_bytes = UINT64_MAX};
 	gp_context_each(add_context, totals);
 }
 

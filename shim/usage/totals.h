@@ -16,6 +16,7 @@ struct gp_totals {
 	uint64_t available_bytes; /* what the driver could still allocate; UINT64_MAX: unknown */
 };
 
-/* Add up the counters. asks_driver: also asks the driver for available_bytes, in a context that is not broken. */
+/* Add up the counters. asks_driver: also asks the driver for available_bytes, in a context that is not broken, unless
+ * the process is deep asleep. */
 void gp_totals_device(struct gp_totals *totals, int device, bool asks_driver);
 void gp_totals_pinned(struct gp_totals *totals);

@@ -18,6 +18,8 @@
 #include "fuzz.h"
 #include "screen.h"
 #include "sockets.h"
+#include "tools/ask/checkpoint.h"
+#include "tools/ask/device_memory.h"
 #include "tools/stat/stat_check.h"
 #include "tools/stat/stat_commands.h"
 
@@ -44,6 +46,45 @@ enum {
  * the answers ("{}," gives a row of a table).
  */
 enum { PRINTED_BASE = 256 << 10, PRINTED_FACTOR = 64 };
+
+/* Stand-ins for the driver and NVML. Each call of the driver succeeds, and the states take turns. */
+bool checkpoint_open(char why[static STAT_ERROR_MAX])
+{
+	return true;
+}
+
+bool checkpoint_get(pid_t pid, enum checkpoint_state *ret_state, char why[static STAT_ERROR_MAX])
+{
+	static unsigned n;
+
+	*ret_state = (enum checkpoint_state)(n++ % (CHECKPOINT_FAILED + 1));
+	return true;
+}
+
+bool checkpoint_lock(pid_t pid, int timeout_ms, char why[static STAT_ERROR_MAX])
+{
+	return true;
+}
+
+bool checkpoint_take(pid_t pid, char why[static STAT_ERROR_MAX])
+{
+	return true;
+}
+
+bool checkpoint_restore(pid_t pid, char why[static STAT_ERROR_MAX])
+{
+	return true;
+}
+
+bool checkpoint_unlock(pid_t pid, char why[static STAT_ERROR_MAX])
+{
+	return true;
+}
+
+bool device_memory_read(const char *uuid, pid_t pid, struct device_memory *ret_memory)
+{
+	return false;
+}
 
 static enum stat_exit run(const struct stat_command *command, const struct stat_options *options)
 {
@@ -89,10 +130,11 @@ static void check_result(const struct stat_command *command, const struct stat_o
 	json_t *reply;
 
 	/*
-	 * The other commands only connect, connect first, have their own exit codes or forms, read a file, or show only
-	 * the processes of a job.
+	 * The other commands only connect, connect or ask for the status first, have their own exit codes or forms,
+	 * read a file, or show only the processes of a job.
 	 */
-	if (!line || options->is_quiet || options->job || command->has_no_json || command->takes & STAT_TAKES_LEVELS ||
+	if (!line || !strcmp(command->name, "wake") || (!strcmp(command->name, "sleep") && options->is_deep) ||
+		options->is_quiet || options->job || command->has_no_json || command->takes & STAT_TAKES_LEVELS ||
 		!strcmp(command->name, "replay") || (is_change(command, options) && !options->n_pids))
 		return;
 	reply = stat_reply_parse(line, length, schema, STAT_VALUES_MAX, &expected, error);
@@ -170,6 +212,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		.device = flags & HAS_DEVICE ? device : NULL,
 		.by = by[strcmp(command->name, "list") == 0][number % 4],
 		.to = to[strcmp(command->name, "sleep") == 0][number % 4],
+		.is_deep = number & 4,
 		.output = is_page || number % 4 ? "/dev/null" : NULL,
 		.file = process,
 		.min_bytes = number,

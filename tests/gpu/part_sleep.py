@@ -3,9 +3,10 @@
 
 """
 Sleep and wake: unmodified programs are put to sleep every ten steps, and give the same results to the last digit; graphs,
-also with conditional nodes, are replayed after their memory was asleep; times with host memory that is pinned already and that is not; what a process
-that is asleep keeps on the device; what gpupool adds to a launch; and two processes that take turns on memory for one and
-a half of them. Each program has a time limit, so that the part takes at most 230 s.
+also with conditional nodes, are replayed after their memory was asleep; times with host memory that is pinned already and
+that is not; what a process that is asleep keeps on the device; what gpupool adds to a launch; two processes that take turns
+on memory for one and a half of them; and a process that the driver takes out of the device, and brings back. Each program
+has a time limit, so that the part takes at most 270 s.
 """
 
 import argparse
@@ -22,6 +23,7 @@ import threading
 import time
 
 import ctl
+import nvml
 import programs
 from results import Results, load
 
@@ -33,8 +35,9 @@ GIB_A_SECOND_COLD = 10
 SECONDS_OF_64_GIB = 1.6
 TURN_MIB, LEFT_MIB, TURN_SECONDS, SWITCHES = 40 << 10, 56 << 10, 10.5, 5
 PHASE_SECONDS, SHARE = 30, 0.9
-PART_SECONDS, SWITCH_SECONDS = 230, 3
+PART_SECONDS, SWITCH_SECONDS = 270, 3
 KERNEL_NS, LAUNCHES, LAUNCH_ROUNDS, LAUNCH_RATIO, LAUNCH_SECONDS = 3000, 10000, 31, 1.01, 90
+DEEP_MIB, DEEP_SECONDS, DEEP_ROUNDS = 4 << 10, 40, 2
 
 ROUND = re.compile(
     r"round (\d+): asleep in ([\d.]+) s, ([\d.]+) GiB/s; free memory [-+\d.]+ GiB; "
@@ -110,7 +113,7 @@ class Program:
 
     def tell(self, line=""):
         try:
-            self.process.stdin.write(line + "\n")
+            self.process.stdin.write(f"{line}\n")
             self.process.stdin.flush()
         except OSError:
             pass  # it has ended, and its next line is empty
@@ -366,6 +369,64 @@ def check_turns(results, library, out, plan):
     results.note("turns: host memory in use at its peak", (left_before - min(lefts)) / GIB, "GiB")
 
 
+def run_stat(stat, directory, words, log):
+    """Runs gpupool-stat. Returns its exit status, its output, and the seconds that it took."""
+    begun = time.monotonic()
+    done = subprocess.run([str(word) for word in (stat, *words)], capture_output=True, text=True, timeout=DEEP_SECONDS, check=False,
+                          env={**programs.Config("stat").environment(directory, {}), "GPUPOOL_RUNTIME_DIR": directory})
+    with log.open("a") as file:
+        print(*words, done.returncode, done.stdout, done.stderr, file=file)
+    return done.returncode, " ".join((done.stdout + done.stderr).split()), time.monotonic() - begun
+
+
+def check_deep(results, library, out, mib, seconds):
+    """The memory of a process as NVML sees it awake, asleep and deep asleep; its content; and calls that wait meanwhile."""
+    stat = programs.stat_program(library)
+    if not stat:
+        results.note("deep: left out: gpupool-stat was not built", "Jansson is missing")
+        return
+    device, log = nvml.Device(), log_of(out, "deep stat")
+    variables = {"GPUPOOL_POOL": "vmm", "GPUPOOL_SLEEP_KEEP": "on", "GPUPOOL_LOG": "info"}
+    config, before = programs.Config("deep", library, variables), device.used_bytes()
+    with programs.private_dir() as directory, Program(
+            config, [programs.BIN / "deep_probe", mib], log_of(out, "deep"), {}, seconds, directory) as program:
+        pid = program.process.pid
+
+        def note(when, took=None):
+            results.note(f"deep: device memory {when}, beyond what others use", (device.used_bytes() - before) // MIB, "MiB")
+            results.note(f"deep: of the process by NVML, {when}", (device.bytes_of(pid) or 0) // MIB, "MiB")
+            if took is not None:
+                results.note(f"deep: seconds of gpupool-stat until {when}", took, "s")
+
+        results.check("deep: the program is ready", program.line().startswith("ready "))
+        note("awake")
+        for nth in range(DEEP_ROUNDS):
+            if nth == 0:
+                status, text, took = run_stat(stat, directory, ["sleep", pid, "--timeout=5"], log)
+                results.check("deep: asleep", status == 0, text[:110])
+                note("asleep", took)
+            status, text, took = run_stat(stat, directory, ["sleep", pid, "--deep", "--timeout=5"], log)
+            results.check(f"deep: deep asleep, round {nth + 1}", status == 0 and "took out" in text, text[:200])
+            if status:
+                return
+            note("deep asleep", took)
+            results.bar("deep: left of the process on the device", (device.used_bytes() - before) // MIB, "MiB", "<=", 0)
+            program.tell("call")
+            results.check("deep: the program makes calls", program.line() == "called")
+            time.sleep(0.3)
+            listed = run_stat(stat, directory, ["list"], log)[1]
+            results.check("deep: the process answers, and is shown as deep asleep", " deep " in f"{listed} ", listed[-110:])
+            status, text, took = run_stat(stat, directory, ["wake", pid, "--timeout=5"], log)
+            results.check(f"deep: awake, round {nth + 1}", status == 0, text[:200])
+            note("awake again", took)
+            program.tell("join")
+            results.check("deep: calls that waited go on", program.line() == "joined 3")
+            program.tell("check")
+            program.line()
+            line = program.line()
+            results.check("deep: content of the pool's memory and of the driver's is right", line == "returned 3 wrong 0", line)
+
+
 def run_works(results, library, out, options):
     config = programs.Config("sleep", library, {"GPUPOOL_POOL": "vmm", "GPUPOOL_LOG": "info"})
     check_works(results, config, out, jobs=max(options.jobs, 4))
@@ -404,7 +465,13 @@ def run_turns(results, library, out, options):
         results.note("turns: left out for lack of host memory, or of time", host_left() // GIB, "GiB")
 
 
-STEPS = {"works": run_works, "programs": run_programs, "launches": run_launches, "turns": run_turns, "times": run_times}
+def run_deep(results, library, out, options):
+    del options
+    check_deep(results, library, out, DEEP_MIB, DEEP_SECONDS)
+
+
+STEPS = {"works": run_works, "programs": run_programs, "launches": run_launches, "deep": run_deep, "turns": run_turns,
+         "times": run_times}
 
 
 def run(results, out, options, names=tuple(STEPS)):

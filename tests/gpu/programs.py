@@ -101,7 +101,7 @@ def compile_sleep_program(name):
         return
     stubs = pathlib.Path(find_nvcc()).resolve().parents[1] / "lib64" / "stubs"
     words = ["cc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-iquote", ROOT, "-o", target, SOURCES / f"{name}.c"]
-    run_tool([*words, f"-L{stubs}", "-lcuda"], WORK / "log" / f"{name}.log")
+    run_tool([*words, f"-L{stubs}", "-lcuda", "-lpthread"], WORK / "log" / f"{name}.log")
 
 
 def build_programs():
@@ -111,7 +111,8 @@ def build_programs():
         jobs.append(pool.submit(compile_cuda, "pairs", BIN / "pairs_shared", "shared"))
         jobs += [pool.submit(compile_cuda, "submissions", BIN / name, *how) for name, how in SUBMISSIONS.items()]
         jobs += [pool.submit(compile_driver_program, *row) for row in DRIVER_PROGRAMS]
-        jobs += [pool.submit(compile_sleep_program, name) for name in ("sleep_probe", "sleep_turns", "launch_cost")]
+        jobs += [pool.submit(compile_sleep_program, name)
+                 for name in ("sleep_probe", "sleep_turns", "launch_cost", "deep_probe")]
         for job in jobs:
             job.result()
 
@@ -142,6 +143,13 @@ def preload_library():
     if os.environ.get("GPUPOOL_BUILD"):
         return find_library(pathlib.Path(os.environ["GPUPOOL_BUILD"]).resolve())
     return find_library(meson_build(WORK / "preload"))
+
+
+def stat_program(library):
+    """gpupool-stat of the library's build, or that of GPUPOOL_STAT; None: it was not built, for lack of Jansson."""
+    given = os.environ.get("GPUPOOL_STAT")
+    beside = library.parent.parent / "tools" / "gpupool-stat"
+    return pathlib.Path(given) if given else beside if beside.exists() else None
 
 
 def defect_arguments(defect):

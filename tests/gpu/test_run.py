@@ -871,6 +871,12 @@ class Sleep(WithOut):
         self.results = results.Results(self.out, "streams")
         self.assertEqual(self.turns(32, n=1), ["turns: all are done, and no word is wrong"])
 
+    def test_a_deep_sleep_is_left_out_without_gpupool_stat(self):
+        with mock.patch.object(programs, "stat_program", return_value=None):
+            part_sleep.check_deep(self.results, pathlib.Path("lib"), self.out, 64, 5)
+        rows = results.load(self.out, ["streams"])
+        self.assertEqual([(row["type"], row["value"]) for row in rows], [("note", "Jansson is missing")])
+
     def test_a_line_of_a_turn_is_parsed_and_a_missing_one_is_none(self):
         self.assertEqual(part_sleep.turn_of("turn 1.250 40 0"), (1.25, 40, 0))
         self.assertIsNone(part_sleep.turn_of(""))

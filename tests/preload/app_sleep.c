@@ -472,6 +472,109 @@ static void threads(void)
 	app_report_driver();
 }
 
+static CUdeviceptr to_free;
+static _Atomic unsigned n_returned;
+
+static void deep_alloc(void)
+{
+	APP_MUST(cuMemFree_v2(app_alloc(MIB)));
+}
+
+static void deep_free(void)
+{
+	APP_MUST(cuMemFree_v2(to_free));
+}
+
+static void deep_fill(void)
+{
+	app_fill(NULL, blocks[0], sizes[0], 100);
+}
+
+static void deep_wait(void)
+{
+	APP_MUST(cuCtxSynchronize());
+}
+
+static void deep_wait_for_stream(void)
+{
+	APP_MUST(cuStreamSynchronize(NULL));
+}
+
+static void deep_ask(void)
+{
+	size_t free_bytes, total_bytes;
+
+	APP_MUST(cuMemGetInfo_v2(&free_bytes, &total_bytes));
+}
+
+static void (*const deep_calls[])(void) = {deep_alloc, deep_free, deep_fill, deep_wait, deep_wait_for_stream, deep_ask};
+enum { N_DEEP = sizeof(deep_calls) / sizeof(*deep_calls) };
+
+static void *call_deep(void *call)
+{
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	(void)pthread_barrier_wait(&barrier);
+	(*(void (*const *)(void))call)();
+	atomic_fetch_add(&n_returned, 1);
+	return NULL;
+}
+
+/*
+ * The test has the driver take the process out of the device at the first pause. Meanwhile threads make calls, and one
+ * ends. The test wakes the process at the second pause.
+ */
+static void deep(void)
+{
+	pthread_t threads[N_DEEP];
+
+	app_start();
+	make_blocks();
+	to_free = app_alloc(64 * KIB);
+	(void)pthread_barrier_init(&barrier, NULL, N_DEEP + 1);
+	for (int i = 0; i < N_DEEP; i++)
+		(void)pthread_create(&threads[i], NULL, call_deep, (void *)(uintptr_t)&deep_calls[i]);
+	app_pause("awake");
+	app_fact("wake", (uint64_t)-gpupool_wake(0));
+	app_fact("sleep", (uint64_t)gpupool_sleep(0));
+	(void)pthread_barrier_wait(&barrier);
+	usleep(20000);
+	app_fact("returned", atomic_load(&n_returned));
+	app_pause("deep");
+	for (int i = 0; i < N_DEEP; i++)
+		(void)pthread_join(threads[i], NULL);
+	app_say("wrong words", "%zu", count_wrong());
+	app_report_driver();
+}
+
+/* The process ends, and a child of it, while the driver holds it. */
+static void exits_deep(void)
+{
+	pid_t child;
+	int status = -1;
+
+	app_start();
+	make_blocks();
+	app_pause("awake");
+	child = fork();
+	if (child == 0)
+		_exit(0);
+	(void)waitpid(child, &status, 0);
+	app_fact("child", (uint64_t)status);
+}
+
+static void managed(void)
+{
+	CUdeviceptr ptr;
+
+	app_start();
+	make_blocks();
+	APP_MUST(cuMemAllocManaged(&ptr, MIB, 1));
+	app_pause("managed");
+	app_say("wrong words", "%zu", count_wrong());
+	APP_MUST(cuMemFree_v2(ptr));
+	app_report_driver();
+}
+
 const struct app_scenario app_scenarios[] = {
 	{"content", content, 0},
 	{"asked", asked, 0},
@@ -499,5 +602,8 @@ const struct app_scenario app_scenarios[] = {
 	{"stopped", stopped, 0},
 	{"neighbour", neighbour, 0},
 	{"threads", threads, 0},
+	{"deep", deep, 0},
+	{"managed", managed, 0},
+	{"exits-deep", exits_deep, 0},
 	{0},
 };

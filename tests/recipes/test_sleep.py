@@ -157,6 +157,21 @@ def servers_sleep_while_they_are_idle_or_when_another_one_needs_the_memory():
         assert text.startswith("awake: took 1"), text
 
 
+def a_server_is_taken_out_of_the_device_and_brought_back():
+    with machine() as m:
+        m.section("The contexts, too")
+        m.command("gpupool-run --pool=vmm ./serve model-a")
+        m.await_lines("serve-model-a", 1)
+        pid = m.state("serve-model-a")[0]
+        text = m.command("gpupool-stat sleep --deep PID", pid)
+        assert "deep asleep: the driver took out " in text, text
+        text = m.command("gpupool-stat list")
+        assert re.search(r"1\d\d MiB \d+s deep ", text), text
+        text = m.command("gpupool-stat wake PID", pid)
+        assert "awake: took 1" in text, text
+        m.work("serve-model-a")
+
+
 def two_programs_of_a_training_take_turns():
     with machine() as m:
         m.section("Reinforcement learning that shares a card")
@@ -196,6 +211,7 @@ def two_programs_of_a_desktop_sleep_for_each_other():
 
 TESTS = [
     servers_sleep_while_they_are_idle_or_when_another_one_needs_the_memory,
+    a_server_is_taken_out_of_the_device_and_brought_back,
     two_programs_of_a_training_take_turns,
     two_programs_of_a_desktop_sleep_for_each_other,
 ]

@@ -22,12 +22,19 @@ typedef struct CUuuid_st {
 	char bytes[16];
 } CUuuid;
 
+/* CUcheckpointLockArgs */
+struct sim_lock_args {
+	unsigned timeout_ms, reserved0;
+	uint64_t reserved1[7];
+};
+
 enum {
 	CUDA_ERROR_NO_DEVICE = 100,
 	CUDA_ERROR_INVALID_IMAGE = 200,
 	CUDA_ERROR_MAP_FAILED = 205,
 	CUDA_ERROR_NO_BINARY_FOR_GPU = 209,
 	CUDA_ERROR_PEER_ACCESS_UNSUPPORTED = 217,
+	CUDA_ERROR_OPERATING_SYSTEM = 304,
 	CUDA_ERROR_ILLEGAL_STATE = 401,
 	CUDA_ERROR_PEER_ACCESS_NOT_ENABLED = 705,
 	CUDA_ERROR_STREAM_CAPTURE_MERGE = 902,

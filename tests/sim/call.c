@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "checkpoint.h"
 #include "ctx.h"
 
 struct sim sim = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -46,6 +47,7 @@ CUresult sim_call_enter(struct sim_call *call, enum sim_fn fn)
 		return CUDA_SUCCESS;
 	/* A thread that was cancelled in a wait would keep the lock forever. */
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &call->cancel_state);
+	call->is_counted = sim_checkpoint_enter(fn);
 	pthread_mutex_lock(&sim.lock);
 	sim_config_load();
 	sim_delay_randomly(fn);
@@ -92,6 +94,8 @@ void sim_call_leave(struct sim_call *call)
 	sim_stop_here(call->fn, SIM_AT_END);
 	sim_delay_randomly(call->fn);
 	pthread_mutex_unlock(&sim.lock);
+	if (call->is_counted)
+		sim_checkpoint_leave();
 	if (realtime)
 		burn(call->spent_ns);
 	pthread_setcancelstate(call->cancel_state, NULL);

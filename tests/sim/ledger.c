@@ -10,6 +10,7 @@
 #include "ledger.h"
 
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -48,8 +49,10 @@ static void take_row(void)
 	for (int i = 0; i < SIM_LEDGER_ROWS && own_row < 0; i++)
 		if (lock_byte(1 + i, F_WRLCK, F_OFD_SETLK))
 			own_row = i;
-	if (own_row >= 0)
-		rows[own_row] = (struct sim_ledger_row){{0}};
+	if (own_row < 0)
+		return;
+	rows[own_row] = (struct sim_ledger_row){{0}};
+	atomic_store(&rows[own_row].pid, getpid());
 }
 
 bool sim_ledger_open(void)
@@ -72,12 +75,12 @@ bool sim_ledger_open(void)
 	return own_row >= 0;
 }
 
-static size_t others_locked(int ordinal)
+static size_t others_locked(int ordinal, int except)
 {
 	size_t sum = 0;
 
 	for (int i = 0; i < SIM_LEDGER_ROWS; i++)
-		if (i != own_row && rows[i].bytes[ordinal] && is_alive(i))
+		if (i != except && rows[i].bytes[ordinal] && is_alive(i))
 			sum += rows[i].bytes[ordinal];
 	return sum;
 }
@@ -88,7 +91,7 @@ size_t sim_ledger_others(int ordinal)
 
 	if (own_row < 0 || !lock_rows())
 		return 0;
-	sum = others_locked(ordinal);
+	sum = others_locked(ordinal, own_row);
 	unlock_rows();
 	return sum;
 }
@@ -102,13 +105,53 @@ bool sim_ledger_record(int ordinal, size_t bytes, size_t capacity)
 		return true;
 	if (!lock_rows())
 		return false;
-	others = others_locked(ordinal);
+	others = others_locked(ordinal, own_row);
 	fits = others <= capacity && bytes <= capacity - others;
 	/* A smaller amount than before always fits. */
 	fits |= bytes <= rows[own_row].bytes[ordinal];
 	if (fits) {
 		rows[own_row].bytes[ordinal] = bytes;
 		peaks[ordinal] = others + bytes > peaks[ordinal] ? others + bytes : peaks[ordinal];
+	}
+	unlock_rows();
+	return fits;
+}
+
+struct sim_ledger_row *sim_ledger_own_row(void)
+{
+	return own_row < 0 ? NULL : &rows[own_row];
+}
+
+struct sim_ledger_row *sim_ledger_row_of(int pid)
+{
+	for (int i = 0; own_row >= 0 && i < SIM_LEDGER_ROWS; i++)
+		if (atomic_load(&rows[i].pid) == pid && (i == own_row || is_alive(i)))
+			return &rows[i];
+	return NULL;
+}
+
+void sim_ledger_save(struct sim_ledger_row *row)
+{
+	if (!lock_rows())
+		return;
+	for (int i = 0; i < SIM_MAX_DEVICES; i++) {
+		row->saved_bytes[i] = row->bytes[i];
+		row->bytes[i] = 0;
+	}
+	unlock_rows();
+}
+
+bool sim_ledger_bring_back(struct sim_ledger_row *row)
+{
+	bool fits = true;
+
+	if (!lock_rows())
+		return false;
+	for (unsigned i = 0; i < sim.config.devices; i++)
+		fits &= others_locked((int)i, (int)(row - rows)) + row->saved_bytes[i] <= sim_devices[i].capacity;
+	for (int i = 0; fits && i < SIM_MAX_DEVICES; i++) {
+		row->bytes[i] = row->saved_bytes[i];
+		row->saved_bytes[i] = 0;
 	}
 	unlock_rows();
 	return fits;

@@ -12,6 +12,12 @@ enum { SIM_LEDGER_ROWS = 64 };
 struct sim_ledger_file {
 	struct sim_ledger_row {
 		uint64_t bytes[SIM_MAX_DEVICES];
+		/* checkpoint.c */
+		uint64_t saved_bytes[SIM_MAX_DEVICES];
+		_Atomic int pid;
+		_Atomic int state;
+		_Atomic unsigned n_calls;
+		bool is_lost;
 	} rows[SIM_LEDGER_ROWS];
 	_Atomic uint64_t n_reads;        /* by the stand-in for NVML */
 	uint64_t peaks[SIM_MAX_DEVICES]; /* the most bytes that all processes have held together */
@@ -22,6 +28,14 @@ bool sim_ledger_open(void);
 
 /* Returns the bytes of a device that the other processes hold. */
 size_t sim_ledger_others(int ordinal);
+
+/* Return the row of this process, or that of a process that lives. NULL: there is none. */
+struct sim_ledger_row *sim_ledger_own_row(void);
+struct sim_ledger_row *sim_ledger_row_of(int pid);
+
+/* Moves what a process holds out of its row, or back into it. Returns false if that does not fit any more. */
+void sim_ledger_save(struct sim_ledger_row *row);
+bool sim_ledger_bring_back(struct sim_ledger_row *row);
 
 /* Records the bytes that this process holds. Returns false if all processes together would exceed the capacity. */
 bool sim_ledger_record(int ordinal, size_t bytes, size_t capacity);

@@ -47,6 +47,7 @@ enum sim_fn sim_fn_find(const char *name, size_t len); /* SIM_N_FNS if there is 
 struct sim_call {
 	enum sim_fn fn;
 	bool entered;
+	bool is_counted;       /* sim_checkpoint_enter counted it */
 	int cancel_state;      /* the thread's state outside of the driver */
 	uint64_t spent_ns;     /* virtual time that this call has taken */
 	struct sim_call *prev; /* calls of one thread nest when a driver function uses another */

@@ -32,6 +32,11 @@ static const char *setting_of(const json_t *status)
 	return setting && strcmp(setting, "off") != 0 ? setting : NULL;
 }
 
+static bool is_deep(const json_t *status)
+{
+	return json_is_true(json_object_get(sleep_of(status), "deep"));
+}
+
 bool stat_sleep_is_of_interest(const json_t *status)
 {
 	/* An answer that was made of a counter page has the bytes alone. */
@@ -46,7 +51,7 @@ void stat_sleep_cell(char text[static STAT_COLUMN_MAX], const json_t *status)
 	if (strcmp(state_of(status), "asleep") == 0) {
 		stat_bytes(bytes, stat_reply_u64_or_0(sleep_of(status), "asleep_bytes"));
 		stat_age(age, stat_reply_u64_or_0(sleep_of(status), "asleep_ns"));
-		snprintf(text, STAT_COLUMN_MAX, "%.16s %.16s", bytes, age);
+		snprintf(text, STAT_COLUMN_MAX, "%.14s %.14s%s", bytes, age, is_deep(status) ? " deep" : "");
 	} else if (strcmp(state_of(status), "awake") == 0) {
 		strcpy(text, "-");
 	} else {
@@ -104,6 +109,32 @@ static void write_setting(char text[static STAT_SLEEP_MAX], const json_t *status
 	stat_clean(text, STAT_SLEEP_MAX, line);
 }
 
+bool stat_sleep_deep_bytes(const json_t *status, uint64_t *ret_bytes)
+{
+	const json_t *devices = json_object_get(status, "devices"), *device;
+	uint64_t bytes;
+	size_t i;
+
+	json_array_foreach(devices, i, device) {
+		if (!stat_reply_u64(device, "deep_bytes", &bytes))
+			return false;
+	}
+	*ret_bytes = stat_reply_sum(devices, "deep_bytes");
+	return true;
+}
+
+static void write_deep(char text[static STAT_SLEEP_MAX], const json_t *status)
+{
+	char age[STAT_TEXT_MAX], text_of[STAT_TEXT_MAX] = "the rest";
+	uint64_t bytes;
+
+	stat_age(age, stat_reply_u64_or_0(sleep_of(status), "deep_ns"));
+	if (stat_sleep_deep_bytes(status, &bytes))
+		stat_bytes(text_of, bytes);
+	snprintf(text, STAT_SLEEP_MAX,
+		"deep asleep for %s: CUDA calls wait for gpupool-stat wake; the driver took out %s", age, text_of);
+}
+
 bool stat_sleep_fact(char text[static STAT_SLEEP_MAX], const json_t *status, size_t nth)
 {
 	const json_t *stays = json_object_get(sleep_of(status), "stays");
@@ -111,6 +142,10 @@ bool stat_sleep_fact(char text[static STAT_SLEEP_MAX], const json_t *status, siz
 	const char *refusal = json_string_value(json_object_get(sleep_of(status), "refusal"));
 	char line[STAT_SLEEP_MAX];
 
+	if (is_deep(status) && nth-- == 0) {
+		write_deep(text, status);
+		return true;
+	}
 	if (nth < n_stays) {
 		write_stay(text, json_array_get(stays, nth));
 		return true;

@@ -96,6 +96,7 @@ static const struct metric sleep_metrics[] = {
 	{"host_bytes", "asleep_host", GAUGE, "bytes", "Host memory with the content of memory that is asleep."},
 	{"empty_bytes", "asleep_empty", GAUGE, "bytes", "Memory that is asleep and had no content to keep."},
 	{"asleep_ns", "asleep", GAUGE, "seconds", "Time since the process fell asleep; 0 if it is awake."},
+	{"deep_ns", "deep_asleep", GAUGE, "seconds", "Time since CUDA calls wait in deep sleep; 0 if they do not."},
 	{"sleeps", "sleeps", COUNTER, "", "Times that the process fell asleep."},
 	{"wakes", "wakes", COUNTER, "", "Times that the process woke."},
 };

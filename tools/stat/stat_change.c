@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "common/size.h"
+#include "stat_deep.h"
 #include "tools/ask/stat_report.h"
 #include "tools/text/stat_text.h"
 
@@ -71,9 +72,12 @@ static enum stat_exit name_one(
 	return result;
 }
 
-/* Sends the request to the one process, and shows its answer. answer_ms: how long the process may take for it. */
-static enum stat_exit change_one(
-	const struct stat_command *command, const struct stat_options *one, const char *request, int answer_ms)
+/*
+ * Sends the request to the named process, or to the only one, and shows its answer. answer_ms: how long the process may
+ * take for it. add: adds to the answer before it is shown, or NULL.
+ */
+static enum stat_exit change_one(const struct stat_command *command, const struct stat_options *one,
+	const char *request, int answer_ms, void (*add)(json_t *reply, void *arg), void *arg)
 {
 	struct stat_question question = stat_command_question(command, one, request);
 	struct stat_survey survey;
@@ -81,6 +85,8 @@ static enum stat_exit change_one(
 
 	question.timeout_ms = answer_ms;
 	stat_survey_run(&survey, &question);
+	if (add && survey.n_processes && survey.processes[0].reply)
+		add(survey.processes[0].reply, arg);
 	if (one->is_json)
 		stat_report_json(&survey, one, command->name);
 	else if (survey.n_processes && survey.processes[0].reply)
@@ -97,7 +103,7 @@ static enum stat_exit change(
 	pid_t pid;
 	enum stat_exit result = name_one(command, options, &one, &pid);
 
-	return result == STAT_OK ? change_one(command, &one, request, options->timeout_ms) : result;
+	return result == STAT_OK ? change_one(command, &one, request, options->timeout_ms, NULL, NULL) : result;
 }
 
 enum stat_exit stat_reclaim_run(const struct stat_command *command, const struct stat_options *options)
@@ -195,6 +201,37 @@ static bool add_drops(char *request, size_t size, const struct stat_options *opt
 	return true;
 }
 
+/* Members of the answer, beside those of the process: what the driver did. */
+static void add_deep(json_t *reply, const struct stat_deep *deep)
+{
+	json_object_set_new(reply, "deep", json_boolean(deep->is_done));
+	json_object_set_new(reply, "deep_was_so", json_boolean(deep->was_so));
+	json_object_set_new(reply, "deep_bytes",
+		deep->is_done && deep->bytes != UINT64_MAX ? json_integer((json_int_t)deep->bytes) : json_null());
+	json_object_set_new(reply, "deep_ns", json_integer((json_int_t)deep->ns));
+	json_object_set_new(reply, "deep_error", *deep->why && !deep->is_done ? json_string(deep->why) : json_null());
+}
+
+static enum stat_exit report_deep(const struct stat_deep *deep, const char *what)
+{
+	stat_error(*deep->next ? deep->next : NULL, "pid %d %s: %s.", (int)deep->pid, what, deep->why);
+	return deep->exit;
+}
+
+struct deepening {
+	struct stat_deep *deep;
+	const struct stat_survey *before;
+};
+
+/* The process is asleep: goes on with the driver. */
+static void deepen(json_t *reply, void *arg)
+{
+	struct deepening *deepening = arg;
+
+	(void)stat_deep_go(deepening->deep, deepening->before);
+	add_deep(reply, deepening->deep);
+}
+
 /*
  * Asks how much memory the process has, which decides how long a move of all of it may take. A process that does not
  * answer is not sent the request.
@@ -226,37 +263,68 @@ static enum stat_exit ask_move_ms(const struct stat_command *command, const stru
 enum stat_exit stat_sleep_run(const struct stat_command *command, const struct stat_options *options)
 {
 	char request[SLEEP_REQUEST_MAX], drops[SLEEP_REQUEST_MAX - 64] = "";
-	int wait_ms = wait_of(options), move_ms;
+	struct stat_deep deep = {.timeout_ms = wait_of(options)};
+	struct stat_survey before = {0};
+	struct deepening deepening = {&deep, &before};
 	struct stat_options one;
 	enum stat_exit result;
-	pid_t pid;
+	int move_ms;
 
 	if (!add_drops(drops, sizeof(drops), options))
 		return STAT_USAGE;
-	result = name_one(command, options, &one, &pid);
+	result = name_one(command, options, &one, &deep.pid);
+	if (result == STAT_OK && one.is_deep && !stat_deep_look(&deep, &before))
+		result = report_deep(&deep, "is not asleep");
 	if (result == STAT_OK)
 		result = ask_move_ms(command, &one, &move_ms);
-	if (result != STAT_OK)
-		return result;
-	snprintf(request, sizeof(request), "sleep %d before=%" PRIu64 "%s\n", wait_ms,
-		now_ns() + (uint64_t)wait_ms * UINT64_C(1000000), drops);
-	return change_one(command, &one, request, wait_ms + move_ms);
+	if (result == STAT_OK) {
+		snprintf(request, sizeof(request), "sleep %d before=%" PRIu64 "%s\n", deep.timeout_ms,
+			now_ns() + (uint64_t)deep.timeout_ms * UINT64_C(1000000), drops);
+		result = change_one(
+			command, &one, request, deep.timeout_ms + move_ms, one.is_deep ? deepen : NULL, &deepening);
+	}
+	if (result == STAT_OK && deep.exit != STAT_OK)
+		result = report_deep(&deep, "is not deep asleep");
+	stat_survey_deinit(&before);
+	return result;
+}
+
+static void add_undone(json_t *reply, void *arg)
+{
+	add_deep(reply, arg);
+	json_object_set_new(reply, "deep", json_false());
+}
+
+/* Brings back what the driver took, if it took anything. *ret_deep->is_done: it did. */
+static enum stat_exit undo_deep(struct stat_deep *deep)
+{
+	struct stat_survey survey;
+	enum stat_exit result = STAT_OK;
+
+	if (!stat_deep_look(deep, &survey))
+		result = report_deep(deep, "is not awake");
+	else if (stat_deep_is(&survey) && !stat_deep_undo(deep, &survey))
+		result = report_deep(deep, "is not awake");
+	stat_survey_deinit(&survey);
+	return result;
 }
 
 enum stat_exit stat_wake_run(const struct stat_command *command, const struct stat_options *options)
 {
-	int wait_ms = wait_of(options), move_ms;
-	char request[REQUEST_MAX];
+	struct stat_deep deep = {.timeout_ms = wait_of(options)};
 	struct stat_options one;
-	pid_t pid;
-	enum stat_exit result = name_one(command, options, &one, &pid);
+	char request[REQUEST_MAX];
+	int move_ms;
+	enum stat_exit result = name_one(command, options, &one, &deep.pid);
 
+	if (result == STAT_OK)
+		result = undo_deep(&deep);
 	if (result == STAT_OK)
 		result = ask_move_ms(command, &one, &move_ms);
 	if (result != STAT_OK)
 		return result;
-	snprintf(request, sizeof(request), "wake %d\n", wait_ms);
-	return change_one(command, &one, request, wait_ms + move_ms);
+	snprintf(request, sizeof(request), "wake %d\n", deep.timeout_ms);
+	return change_one(command, &one, request, deep.timeout_ms + move_ms, deep.is_done ? add_undone : NULL, &deep);
 }
 
 struct move {
@@ -277,22 +345,46 @@ static struct move read_move(const json_t *reply)
 	return move;
 }
 
+/* Prints what the driver did, unless it had done it before. */
+static void show_deep(const json_t *reply, const char *what)
+{
+	char bytes[STAT_TEXT_MAX] = "the rest", time[STAT_TEXT_MAX];
+	uint64_t n;
+
+	if (stat_reply_u64(reply, "deep_bytes", &n))
+		stat_bytes(bytes, n);
+	stat_duration(time, stat_reply_u64_or_0(reply, "deep_ns"));
+	if (!json_is_true(json_object_get(reply, "deep_was_so")))
+		printf("%s %s (%s)\n", what, bytes, time);
+}
+
 void stat_sleep_show(const struct stat_process *process, const struct stat_options *options)
 {
 	struct move move = read_move(process->reply);
 
-	if (move.was_so)
+	bool is_deep = json_is_true(json_object_get(process->reply, "deep"));
+
+	if (is_deep && json_is_true(json_object_get(process->reply, "deep_was_so")))
+		puts("the process was deep asleep already");
+	else if (move.was_so)
 		puts("the process was asleep already");
 	else
 		printf("asleep: gave %s to the driver, host has %s%s%s (%s)\n", move.device, move.host,
 			move.dropped_bytes ? ", dropped " : "", move.dropped_bytes ? move.dropped : "", move.time);
+	if (is_deep)
+		show_deep(process->reply, "deep asleep: the driver took out");
 }
 
 void stat_wake_show(const struct stat_process *process, const struct stat_options *options)
 {
 	struct move move = read_move(process->reply);
+	bool was_deep = json_object_get(process->reply, "deep_ns");
 
-	if (move.was_so)
+	if (was_deep)
+		show_deep(process->reply, "not deep asleep any more: the driver brought back");
+	if (move.was_so && was_deep)
+		puts("awake: work that had waited has woken the process");
+	else if (move.was_so)
 		puts("the process was awake already");
 	else
 		printf("awake: took %s from the driver, copied %s from the host%s%s (%s)\n", move.device, move.host,

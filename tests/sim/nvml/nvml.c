@@ -3,12 +3,14 @@
 
 /*
  * A stand-in for NVML: the memory in use on the simulated devices, by all processes that share the file of
- * SIMGPU_SHARED. It has the functions that gpupool-run calls. Of the three amounts only the memory in use is true.
+ * SIMGPU_SHARED. It has the functions that gpupool-run and gpupool-stat call.
  */
 
 #include <fcntl.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -22,11 +24,18 @@ struct memory {
 	unsigned long long total, free, used;
 };
 
+struct process {
+	unsigned pid;
+	unsigned long long used;
+	unsigned gpu_instance, compute_instance;
+};
+
 EXPORT int nvmlInit_v2(void);
 EXPORT int nvmlDeviceGetCount_v2(unsigned *count);
 EXPORT int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device);
 EXPORT int nvmlDeviceGetHandleByUUID(const char *uuid, void **device);
 EXPORT int nvmlDeviceGetMemoryInfo(void *device, struct memory *memory);
+EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *n, struct process *processes);
 
 static int fd = -1;
 static struct sim_ledger_file *file;
@@ -66,9 +75,25 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device)
 	return SUCCESS;
 }
 
+/* The UUIDs are those of the simulated driver: a text, and the number of the device as the last byte. */
 int nvmlDeviceGetHandleByUUID(const char *uuid, void **device)
 {
-	return NOT_FOUND;
+	static const char begin[] = "GPU-73696d75-6c61-7465-6420-6770750000";
+	unsigned ordinal;
+
+	if (strncmp(uuid, begin, sizeof(begin) - 1) != 0 || sscanf(uuid + sizeof(begin) - 1, "%2x", &ordinal) != 1)
+		return NOT_FOUND;
+	return nvmlDeviceGetHandleByIndex_v2(ordinal, device) ? NOT_FOUND : SUCCESS;
+}
+
+/* Returns SIMGPU_MEMORY, which has a unit of one letter, as in 200M or 16GiB. */
+static unsigned long long total_bytes(void)
+{
+	const char *text = getenv("SIMGPU_MEMORY");
+	char *unit;
+	unsigned long long n = strtoull(text ? text : "16G", &unit, 10);
+
+	return n << (*unit == 'G' ? 30 : *unit == 'M' ? 20 : *unit == 'K' ? 10 : 0);
 }
 
 static bool is_alive(int row)
@@ -88,6 +113,25 @@ int nvmlDeviceGetMemoryInfo(void *device, struct memory *memory)
 	for (int i = 0; i < SIM_LEDGER_ROWS; i++)
 		if (file->rows[i].bytes[ordinal] && is_alive(i))
 			memory->used += file->rows[i].bytes[ordinal];
+	memory->total = total_bytes();
+	memory->free = memory->total - memory->used;
 	atomic_fetch_add(&file->n_reads, 1);
+	return SUCCESS;
+}
+
+int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *n, struct process *processes)
+{
+	ptrdiff_t ordinal = (unsigned *)device - devices;
+	unsigned room = *n;
+
+	if (!file)
+		return UNINITIALIZED;
+	*n = 0;
+	for (int i = 0; i < SIM_LEDGER_ROWS && *n < room; i++)
+		if (file->rows[i].bytes[ordinal] && is_alive(i))
+			processes[(*n)++] = (struct process){
+				.pid = (unsigned)atomic_load(&file->rows[i].pid),
+				.used = file->rows[i].bytes[ordinal],
+			};
 	return SUCCESS;
 }
