@@ -636,32 +636,25 @@ bool gp_sleep_as(const struct gp_sleep_request *request, struct gp_sleep_result 
 }
 
 /* Calls fn with the pools of the process. It stays awake: threads at the gate go on once the lock is free. */
-static bool call_quietly(uint64_t end_ns, void (*fn)(void *arg, struct gp_pool *const *pools, unsigned n), void *arg,
+static bool call_quietly(uint64_t end_ns, void (*fn)(void *arg, const struct gp_sleepers *sleepers), void *arg,
 	struct gp_sleep_result *result)
 {
-	static struct gp_pool *pools[GP_SLEEPERS_POOLS_MAX]; /* for the thread that holds the lock */
-	unsigned n = 0;
 	bool is_quiet;
 
 	if (!is_able(result) || !is_willing(result))
 		return false;
 	gp_submission_close(&gp_submitted);
 	is_quiet = quieten(end_ns, result) && is_able(result) && is_willing(result);
-	if (is_quiet && sleepers.n_contexts != 1)
-		is_quiet = fail(result, -ENOTSUP, "the process has more than one context");
 	if (is_quiet && gp_sleepers_enter(&sleepers, end_ns))
 		is_quiet = fail(result, -EBUSY, "busy: a thread maps, unmaps or exports memory; try again");
-	for (unsigned i = 0; i < sleepers.n_pools; i++)
-		if (sleepers.pools[i].is_entered)
-			pools[n++] = sleepers.pools[i].pool;
 	if (is_quiet)
-		fn(arg, pools, n);
+		fn(arg, &sleepers);
 	gp_sleepers_leave(&sleepers);
 	gp_submission_open(&gp_submitted);
 	return is_quiet;
 }
 
-bool gp_sleep_quietly(uint64_t timeout_ns, void (*fn)(void *arg, struct gp_pool *const *pools, unsigned n), void *arg,
+bool gp_sleep_quietly(uint64_t timeout_ns, void (*fn)(void *arg, const struct gp_sleepers *sleepers), void *arg,
 	struct gp_sleep_result *ret_result)
 {
 	uint64_t end_ns = deadline(timeout_ns);

@@ -256,6 +256,81 @@ START_TEST(memory_goes_to_the_host_for_an_allocation_that_is_not_pooled)
 }
 END_TEST
 
+static uint64_t n_spills, n_returns, n_host_bytes;
+
+static void count_moves(const char *name)
+{
+	const char *answer = play_ask("status");
+
+	n_spills = play_number(answer, "spills");
+	n_returns = play_number(answer, "spill_returns");
+	n_host_bytes = play_number(strstr(answer, "\"spill\":"), "host_bytes");
+}
+
+START_TEST(a_need_that_goes_up_and_down_moves_memory_seldom_and_it_comes_back_at_the_end)
+{
+	play_spill("swings", spilling, count_moves);
+	is_right();
+	/* Before each return there has been room for a second. A move is one of at most two chunks. */
+	ck_assert_uint_le(n_returns, 2 * play_fact("seconds"));
+	ck_assert_uint_le(n_spills, 2 * (play_fact("seconds") + 1));
+	ck_assert_uint_ge(n_spills, 1);
+	ck_assert_uint_eq(play_fact("host bytes after the return"), 0);
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
+START_TEST(memory_of_all_contexts_of_a_device_goes_to_the_host_and_that_of_other_devices_stays)
+{
+	const char *env[] = {VMM, SPILL, GPU, "SIMGPU_DEVICES=2", "SIMGPU_MEMORY=140M", NULL};
+
+	play_spill("contexts", env, NULL);
+	is_right();
+	ck_assert_msg(strstr(play_out, "more: 2\nmore: 0\n"), "%s%s", play_out, play_err);
+	ck_assert_uint_gt(play_fact("bytes at first"), 0);
+	ck_assert_uint_gt(play_fact("bytes at last"), 0);
+	ck_assert_uint_eq(play_fact("there in the host"), 0);
+	ck_assert_uint_eq(play_fact("host bytes after the return"), 0);
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
+START_TEST(memory_of_each_device_goes_to_the_host_and_comes_back_to_it)
+{
+	const char *env[] = {VMM, SPILL, GPU, "SIMGPU_DEVICES=2", NULL};
+
+	play_spill("devices", env, count_moves);
+	is_right();
+	ck_assert_uint_eq(n_host_bytes, play_fact("host bytes") + play_fact("there in the host"));
+	ck_assert_uint_gt(play_fact("there in the host"), 0);
+	ck_assert_uint_eq(play_fact("here in the host"), 0);
+	ck_assert_uint_gt(play_fact("host bytes"), 0);
+	ck_assert_uint_eq(play_fact("host bytes after the return"), 0);
+	ck_assert_uint_eq(play_fact("bytes there after the return"), 0);
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
+static void look_at_refusal(const char *name)
+{
+	ck_assert_ptr_nonnull(strstr(play_ask("status"), "other devices may use the memory (peer access)"));
+	if (play_stat)
+		ck_assert(stat_says("status", "other devices may use the memory (peer access)"));
+}
+
+START_TEST(memory_that_other_devices_may_use_comes_back_but_does_not_go_and_the_status_says_why)
+{
+	const char *env[] = {VMM, SPILL, GPU, "SIMGPU_DEVICES=2", NULL};
+
+	play_spill("peers", env, look_at_refusal);
+	is_right();
+	ck_assert_uint_gt(play_fact("host bytes"), 0);
+	ck_assert_uint_eq(play_fact("host bytes after the return"), 0);
+	ck_assert_uint_eq(play_fact("with peers in the host"), 0);
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
 static void look_after_reset(const char *name)
 {
 	ck_assert_uint_eq(play_number(play_ask("status"), "spilled_bytes"), 0);
@@ -299,6 +374,10 @@ static void add(TCase *tc)
 	tcase_add_test(tc, a_child_fails_as_without_the_library_and_the_parent_gets_its_memory_back);
 	tcase_add_test(tc, a_block_in_the_host_comes_back_before_it_is_exported_or_the_export_fails);
 	tcase_add_test(tc, memory_goes_to_the_host_for_an_allocation_that_is_not_pooled);
+	tcase_add_test(tc, a_need_that_goes_up_and_down_moves_memory_seldom_and_it_comes_back_at_the_end);
+	tcase_add_test(tc, memory_of_all_contexts_of_a_device_goes_to_the_host_and_that_of_other_devices_stays);
+	tcase_add_test(tc, memory_of_each_device_goes_to_the_host_and_comes_back_to_it);
+	tcase_add_test(tc, memory_that_other_devices_may_use_comes_back_but_does_not_go_and_the_status_says_why);
 	tcase_add_test(tc, a_reset_gives_memory_in_the_host_back_and_the_next_context_may_use_as_much);
 	tcase_add_test(tc, threads_at_work_find_their_content_while_memory_goes_and_comes);
 }

@@ -382,26 +382,55 @@ static void print_sleep(const json_t *reply)
 		puts(text);
 }
 
-/* Prints how much memory has moved to the host and back, and what that has cost. */
+/*
+ * Prints what the memory in the host costs: the GPU needs at least as long for it as the copies over the link took. The
+ * first moves give the speed of the link.
+ */
+static void print_spilled(const json_t *spill, uint64_t host)
+{
+	uint64_t copied = stat_reply_u64_or_0(spill, "copied_bytes"), ns = stat_reply_u64_or_0(spill, "copied_ns");
+	char now[STAT_TEXT_MAX], age[STAT_TEXT_MAX], once[STAT_TEXT_MAX];
+
+	stat_bytes(now, host);
+	stat_age(age, stat_reply_u64_or_0(spill, "spilled_ns"));
+	printf("for %s, %s have been in host memory, where the GPU's work is slower", age, now);
+	if (copied && ns) {
+		stat_duration(once, (uint64_t)((double)host / (double)copied * (double)ns));
+		printf(": work that uses all of it takes at least %s more", once);
+	}
+	puts("");
+}
+
+static void print_reason(const json_t *spill, const char *member, const char *text)
+{
+	const char *why = json_string_value(json_object_get(spill, member));
+	char clean[512];
+
+	if (!why)
+		return;
+	stat_clean(clean, sizeof(clean), why);
+	printf("%s: %s\n", text, clean);
+}
+
+/* Prints how much memory has moved to the host and back, what that has cost, and why some could not move. */
 static void print_spill(const json_t *spill)
 {
 	uint64_t moved = stat_reply_u64_or_0(spill, "out_bytes"), host = stat_reply_u64_or_0(spill, "host_bytes");
 	uint64_t refusals = stat_reply_u64_or_0(spill, "refusals");
-	char out[STAT_TEXT_MAX], back[STAT_TEXT_MAX], time[STAT_TEXT_MAX], now[STAT_TEXT_MAX], age[STAT_TEXT_MAX];
+	char out[STAT_TEXT_MAX], back[STAT_TEXT_MAX], time[STAT_TEXT_MAX];
 
-	if (!moved && !refusals)
-		return;
 	stat_bytes(out, moved);
 	stat_bytes(back, stat_reply_u64_or_0(spill, "back_bytes"));
 	stat_duration(time, stat_reply_u64_or_0(spill, "held_ns"));
-	stat_bytes(now, host);
-	stat_age(age, stat_reply_u64_or_0(spill, "spilled_ns"));
 	if (host)
-		printf("for %s, %s have been in host memory, where the GPU's work is slower\n", age, now);
+		print_spilled(spill, host);
 	if (moved)
 		printf("moved to host memory %s, and back %s; work waited %s for it\n", out, back, time);
+	if (host)
+		print_reason(spill, "stays", "it did not come back the last time");
 	if (refusals)
 		printf("%" PRIu64 " time%s no memory could be moved to the host\n", refusals, stat_plural(refusals));
+	print_reason(spill, "refusal", "the last time");
 }
 
 static void print_facts(const json_t *reply)
