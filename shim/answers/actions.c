@@ -118,6 +118,7 @@ static void write_spill(struct gp_json *out)
 	gp_json_u64(out, "copied_ns", status.copied_ns);
 	gp_json_u64(out, "refusals", status.n_refusals);
 	gp_json_string(out, "refusal", *status.whys[GP_SPILL_OUT] ? status.whys[GP_SPILL_OUT] : NULL);
+	gp_json_string(out, "no_effect", gp_spill_why_not(gp_device_first_kind()));
 	gp_json_string(out, "stays", *status.whys[GP_SPILL_BACK] ? status.whys[GP_SPILL_BACK] : NULL);
 	gp_json_object_end(out);
 }

@@ -13,6 +13,7 @@
 #include "common/size.h"
 #include "tools/answer/stat_rate.h"
 #include "tools/answer/stat_sleep.h"
+#include "tools/answer/stat_spill.h"
 #include "tools/ask/stat_report.h"
 #include "tools/ask/stat_watch.h"
 #include "tools/text/stat_text.h"
@@ -382,55 +383,13 @@ static void print_sleep(const json_t *reply)
 		puts(text);
 }
 
-/*
- * Prints what the memory in the host costs: the GPU needs at least as long for it as the copies over the link took. The
- * first moves give the speed of the link.
- */
-static void print_spilled(const json_t *spill, uint64_t host)
+/* Prints how much memory is in the host, what that costs, and why some could not move. */
+static void print_spill(const json_t *reply)
 {
-	uint64_t copied = stat_reply_u64_or_0(spill, "copied_bytes"), ns = stat_reply_u64_or_0(spill, "copied_ns");
-	char now[STAT_TEXT_MAX], age[STAT_TEXT_MAX], once[STAT_TEXT_MAX];
+	char text[STAT_SPILL_MAX];
 
-	stat_bytes(now, host);
-	stat_age(age, stat_reply_u64_or_0(spill, "spilled_ns"));
-	printf("for %s, %s have been in host memory, where the GPU's work is slower", age, now);
-	if (copied && ns) {
-		stat_duration(once, (uint64_t)((double)host / (double)copied * (double)ns));
-		printf(": work that uses all of it takes at least %s more", once);
-	}
-	puts("");
-}
-
-static void print_reason(const json_t *spill, const char *member, const char *text)
-{
-	const char *why = json_string_value(json_object_get(spill, member));
-	char clean[512];
-
-	if (!why)
-		return;
-	stat_clean(clean, sizeof(clean), why);
-	printf("%s: %s\n", text, clean);
-}
-
-/* Prints how much memory has moved to the host and back, what that has cost, and why some could not move. */
-static void print_spill(const json_t *spill)
-{
-	uint64_t moved = stat_reply_u64_or_0(spill, "out_bytes"), host = stat_reply_u64_or_0(spill, "host_bytes");
-	uint64_t refusals = stat_reply_u64_or_0(spill, "refusals");
-	char out[STAT_TEXT_MAX], back[STAT_TEXT_MAX], time[STAT_TEXT_MAX];
-
-	stat_bytes(out, moved);
-	stat_bytes(back, stat_reply_u64_or_0(spill, "back_bytes"));
-	stat_duration(time, stat_reply_u64_or_0(spill, "held_ns"));
-	if (host)
-		print_spilled(spill, host);
-	if (moved)
-		printf("moved to host memory %s, and back %s; work waited %s for it\n", out, back, time);
-	if (host)
-		print_reason(spill, "stays", "it did not come back the last time");
-	if (refusals)
-		printf("%" PRIu64 " time%s no memory could be moved to the host\n", refusals, stat_plural(refusals));
-	print_reason(spill, "refusal", "the last time");
+	for (size_t i = 0; stat_spill_fact(text, reply, i); i++)
+		puts(text);
 }
 
 static void print_facts(const json_t *reply)
@@ -451,7 +410,7 @@ static void print_facts(const json_t *reply)
 	}
 	print_pool_reasons(json_object_get(reply, "devices"));
 	print_sleep(reply);
-	print_spill(json_object_get(reply, "spill"));
+	print_spill(reply);
 	if (stat_reply_u64_or_0(reply, "defer_scopes"))
 		puts("flushes of freed memory are deferred");
 	if (stat_reply_u64_or_0(reply, "regions"))
