@@ -57,9 +57,10 @@ bool gp_sleep_as(const struct gp_sleep_request *request, struct gp_sleep_result 
 bool gp_wake(uint64_t timeout_ns, struct gp_sleep_result *ret_result);
 
 /*
- * Calls fn once no thread submits work and all GPUs are idle, with all contexts and pools of the process. No other thread
- * grows those that are entered. Threads that submit work wait until it has returned. Waits at most timeout_ns for them and for the GPU: a
- * kernel may wait for such a thread. Returns false, with the reason, if fn was not called.
+ * Calls fn once no thread submits work and all GPUs are idle, with all contexts and pools of the process. No other
+ * thread grows the pools that are entered. Threads that submit work wait until it has returned. Waits at most
+ * timeout_ns for them and for the GPU: a kernel may wait for such a thread. Returns false, with the reason, if fn was
+ * not called.
  */
 bool gp_sleep_quietly(uint64_t timeout_ns, void (*fn)(void *arg, const struct gp_sleepers *sleepers), void *arg,
 	struct gp_sleep_result *ret_result);

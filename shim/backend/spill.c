@@ -333,10 +333,12 @@ static uint64_t bring_part(struct room *room, uint64_t most, uint64_t lacking)
 
 	if (lacking)
 		gp_context_each(give_back_all, room->context->device);
-	if (run(&order, move_in, IN_WAIT_NS, &result))
-		note_why(GP_SPILL_BACK, order.error && order.error != -ENOMEM ? "the driver refused a call" : "");
-	else
+	if (!run(&order, move_in, IN_WAIT_NS, &result))
 		note_why(GP_SPILL_BACK, result.why);
+	else if (order.moved_bytes)
+		note_why(GP_SPILL_BACK, "");
+	else
+		note_why(GP_SPILL_BACK, order.error > 0 ? "the driver refused a call" : "short of device memory");
 	if (order.moved_bytes) {
 		atomic_fetch_add(&back_bytes, order.moved_bytes);
 		note_back(room->device, order.moved_bytes);

@@ -48,7 +48,7 @@ void gp_spill_calm_note_back(struct gp_spill_calm *calm, uint64_t now_ns, uint64
 	calm->pause_ns = calm->retry_ns = 0;
 	calm->came_ns = now_ns;
 	calm->bytes -= gp_min(bytes, calm->bytes);
-	/* What there was room for is back: more room has to last as long again. */
+	/* All memory that had room is back: more room has to last as long again. */
 	if (!calm->bytes)
 		calm->since_ns = 0;
 }

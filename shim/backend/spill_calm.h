@@ -4,8 +4,8 @@
 
 /*
  * When memory of a device comes back from the host: only after there has been room for it for a time of calm. That time
- * doubles each time that memory has to go again soon after it came back. So a program that needs more and less memory in
- * turns keeps its memory where it is, after a few moves. The caller has a lock.
+ * doubles each time that memory has to go again soon after it came back. So a program that needs more and less memory
+ * in turns keeps its memory where it is, after a few moves. The caller has a lock.
  */
 
 #include <stdint.h>
@@ -19,12 +19,12 @@ struct gp_spill_calm {
 	uint64_t extra_ns; /* of the time of calm, beyond GP_SPILL_CALM_NS */
 	uint64_t since_ns; /* there has been room since then; 0: there was none at the last look */
 	uint64_t bytes;    /* for which there has been room since then, less what came back */
-	uint64_t came_ns;  /* when memory last came back; 0: it has gone again since */
+	uint64_t came_ns;  /* when memory last came back; 0: memory went to the host since */
 	uint64_t retry_ns; /* no return is tried before then, since one was not possible */
 	uint64_t pause_ns; /* between the last such attempt and retry_ns */
 };
 
-/* Memory has gone to the host. */
+/* Memory went to the host. */
 void gp_spill_calm_note_out(struct gp_spill_calm *calm, uint64_t now_ns);
 
 /* Notes that there is room for these bytes now. Returns how many of them should come back at once. */

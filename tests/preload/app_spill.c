@@ -436,8 +436,8 @@ static void use_all_from(CUcontext ctx)
 }
 
 /*
- * Three contexts on one device, and one on another device. A kernel of the one that has no memory keeps all memory where
- * it is. An allocation of each context is served with memory of both, and memory of the other device stays.
+ * Three contexts on one device, and one on another device. A kernel of the one that has no memory keeps all memory
+ * where it is. An allocation of each context is served with memory of both, and memory of the other device stays.
  */
 static void contexts(void)
 {

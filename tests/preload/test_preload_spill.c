@@ -39,7 +39,7 @@ static bool stat_says(const char *words, const char *text)
 	return strstr(stat_text, text) != NULL;
 }
 
-/* A process of which no memory has gone to the host has no line, column or series of it. */
+/* A process that had no memory in the host has no line, column or series of it. */
 static const struct {
 	const char *words, *text;
 	bool is_now; /* there while memory is in the host; otherwise also when it is back */

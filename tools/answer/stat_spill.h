@@ -24,7 +24,7 @@ uint64_t stat_spill_bytes(const json_t *status);
 void stat_spill_cell(char text[static STAT_COLUMN_MAX], const json_t *status);
 
 /*
- * Writes a fact, counted from 0: what is in the host, what that costs, and why memory could not move. A sentence without
- * its period. Returns false, without a text, after the last one.
+ * Writes a fact, counted from 0: how much is in the host, what that costs, and why memory could not move. A sentence
+ * without its period. Returns false, without a text, after the last one.
  */
 bool stat_spill_fact(char text[static STAT_SPILL_MAX], const json_t *status, size_t nth);
