@@ -123,6 +123,14 @@ def check_without(results, library, out, mib):
         results.check(f"{name}: runs out of memory", done.status == 1 and ": error 2" in done.text, f"status {done.status}")
 
 
+def check_contexts(results, library, out, mib):
+    """The memory of two contexts of a device goes and comes back, and each of them finds its content."""
+    name = f"{mib / 1024:g} GiB, contexts"
+    done = run_probe(name, library, SPILLS, out, [mib, "only", "contexts"])
+    if not is_skipped(results, name, done):
+        add_checks(results, name, done, Measured(done.text))
+
+
 def check_managed(results, library, out, mib, spill):
     """spill: what was measured of the same program and sizes with GPUPOOL_SPILL."""
     name = "managed"
@@ -160,6 +168,7 @@ def run(results, out, options):
     if has_host_memory(results, first):
         spill = check_spill(results, library, out, first, True)
         check_without(results, library, out, first)
+        check_contexts(results, library, out, first)
         check_managed(results, library, out, first, spill)
     for mib in SIZES_MIB[1:]:
         left = PART_SECONDS - (time.monotonic() - started)

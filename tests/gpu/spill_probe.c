@@ -11,6 +11,7 @@
  *     MIB      what the ballast leaves: 8192
  *     lengths  measure light steps of several lengths
  *     only     allocate beside the ballast at once, and measure nothing: without GPUPOOL_SPILL it fails
+ *     contexts with only: every second block belongs to a second context, and each context uses its own
  *     managed  with GPUPOOL_BACKEND=managed instead of GPUPOOL_SPILL: the ballast leaves room for twice what the program
  *              needs, and the program advises the driver to keep as much in host memory as would be spilled
  *
@@ -58,9 +59,28 @@ static CUfunction step, sum, atomics, atomic128;
 static CUdeviceptr blocks[N_BLOCKS];
 static uint32_t values[N_BLOCKS];
 static size_t block_bytes;
-static bool is_simulated, is_managed, has_lengths, is_only;
+static bool is_simulated, is_managed, has_lengths, is_only, has_contexts;
 static int host_node;
 static double link_read; /* GiB/s */
+
+static struct side {
+	CUcontext ctx;
+	CUfunction fill, count_wrong;
+	CUdeviceptr counter;
+} sides[2]; /* with two contexts */
+
+/* Makes the context of a block current. */
+static void use_side_of(int block)
+{
+	const struct side *side = &sides[block % 2];
+
+	if (!has_contexts)
+		return;
+	MUST(cuCtxSetCurrent(side->ctx));
+	fill = side->fill;
+	count_wrong = side->count_wrong;
+	counter = side->counter;
+}
 
 static double gib(size_t bytes)
 {
@@ -93,12 +113,29 @@ static void start(void)
 		MUST(cuModuleGetFunction(&atomic128, module, "atomic128"));
 }
 
+static void make_sides(void)
+{
+	CUmodule module;
+
+	MUST(cuCtxGetCurrent(&sides[0].ctx));
+	sides[0] = (struct side){sides[0].ctx, fill, count_wrong, counter};
+	MUST(cuCtxCreate_v2(&sides[1].ctx, 0, 0));
+	MUST(cuModuleLoadData(&module, kernels_ptx));
+	MUST(cuModuleGetFunction(&sides[1].fill, module, "fill"));
+	MUST(cuModuleGetFunction(&sides[1].count_wrong, module, "count_wrong"));
+	MUST(cuMemAlloc_v2(&sides[1].counter, 512));
+	use_side_of(0);
+}
+
 static uint64_t all_wrong(void)
 {
 	uint64_t n = 0;
 
-	for (int i = 0; i < N_BLOCKS; i++)
+	for (int i = 0; i < N_BLOCKS; i++) {
+		use_side_of(i);
 		n += wrong_words(blocks[i], block_bytes, values[i]);
+	}
+	use_side_of(0);
 	return n;
 }
 
@@ -195,8 +232,10 @@ static bool allocate(double *ret_longest)
 	*ret_longest = 0;
 	for (int i = 0; i < N_BLOCKS; i++) {
 		double t = now();
-		CUresult r = cuMemAlloc_v2(&blocks[i], block_bytes);
+		CUresult r;
 
+		use_side_of(i);
+		r = cuMemAlloc_v2(&blocks[i], block_bytes);
 		t = now() - t;
 		*ret_longest = t > *ret_longest ? t : *ret_longest;
 		if (r) {
@@ -209,6 +248,7 @@ static bool allocate(double *ret_longest)
 		fill_words(NULL, blocks[i], block_bytes, values[i]);
 		MUST(cuCtxSynchronize());
 	}
+	use_side_of(0);
 	return true;
 }
 
@@ -531,6 +571,37 @@ static bool run_spilled(size_t left)
 	return true;
 }
 
+/* Both contexts write what is in the host, and find it there and when it is back. */
+static bool run_contexts(size_t left)
+{
+	size_t at_start = free_bytes();
+	double longest;
+
+	if (!allocate(&longest))
+		return false;
+	check(spilled_bytes(at_start) >= (N_BLOCKS * block_bytes - left) / 2, "a part of two contexts is in the host");
+	check(!all_wrong(), "content of two contexts, first");
+	for (int i = 0; i < N_BLOCKS; i++) {
+		use_side_of(i);
+		fill_words(NULL, blocks[i], block_bytes, ++values[i]);
+		MUST(cuCtxSynchronize());
+	}
+	check(!all_wrong(), "content of two contexts after writes");
+	return true;
+}
+
+static void run_contexts_back(void)
+{
+	int64_t r = 0;
+
+	/* Brings memory back at once, as far as there is room. */
+	for (int n = 0; n < 20 && r >= 0; n++) {
+		r = gpupool_reclaim(GPUPOOL_ALL_DEVICES);
+		usleep(50000);
+	}
+	check(!all_wrong(), "content of two contexts after the return");
+}
+
 static void run_back(void)
 {
 	double t = now();
@@ -599,6 +670,7 @@ static size_t read_words(int argc, char **argv)
 	for (int i = 2; i < argc; i++) {
 		is_managed |= strcmp(argv[i], "managed") == 0;
 		has_lengths |= strcmp(argv[i], "lengths") == 0;
+		has_contexts |= strcmp(argv[i], "contexts") == 0;
 		is_only |= strcmp(argv[i], "only") == 0;
 	}
 	return (argc > 1 ? strtoul(argv[1], NULL, 0) : 8192) * MIB;
@@ -626,17 +698,21 @@ int main(int argc, char **argv)
 		skip_if_short(is_managed ? 2 * needed : needed);
 	ask_driver();
 	measure_link();
+	if (has_contexts)
+		make_sides();
 	if (!is_managed && !is_only && !run_native())
 		return 1;
 	ballast = start_ballast(is_managed && !is_simulated ? 2 * needed : left, &input);
 	if (is_managed)
 		run_managed();
 	else
-		is_done = run_spilled(left);
+		is_done = has_contexts ? run_contexts(left) : run_spilled(left);
 	end_ballast(ballast, input);
 	if (!is_done)
 		return 1;
-	if (!is_managed && !is_only)
+	if (has_contexts)
+		run_contexts_back();
+	else if (!is_managed && !is_only)
 		run_back();
 	printf("%d wrong\n", n_failed);
 	return n_failed != 0;

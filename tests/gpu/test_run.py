@@ -883,6 +883,13 @@ class Spill(WithOut):
                 part_spill.check_without(self.results, pathlib.Path("lib"), self.out, 8192)
             self.assertEqual(len(self.bad()) - before, count)
 
+    def test_wrong_content_of_a_context_fails(self):
+        text = "content of two contexts, first      right\ncontent of two contexts after writes      WRONG\n"
+        with mock.patch.object(programs, "run_program", return_value=programs.Run(1, text, True)):
+            part_spill.check_contexts(self.results, pathlib.Path("lib"), self.out, 8192)
+        names = [row["name"] for row in results.load(self.out, ["streams"]) if row.get("ok") is False]
+        self.assertEqual(names, ["8 GiB, contexts: content of two contexts after writes", "8 GiB, contexts: finished"])
+
     def test_managed_memory_is_compared_with_the_steps_of_spilled_memory(self):
         spill = part_spill.Measured(self.TEXT.format(full="64.000", light="145.000"))
         text = ("full where=managed ms=8.000\nadvised gib=2.000\nfull where=advised ms=80.000\n"
