@@ -15,6 +15,7 @@ measured without the ballast, with a fifth of its memory in the host, and after 
   Only the place of the memory is compared: which memory goes, and when, is for the program to say there.
 """
 
+import re
 import time
 
 import part_sleep
@@ -53,7 +54,7 @@ class Measured:
 
 
 def run_probe(name, library, variables, out, words):
-    log = out / "spill" / f"{name}.txt"
+    log = out / "spill" / (re.sub(r"[^A-Za-z0-9]+", "-", name) + ".txt")
     config = programs.Config(name, library, variables)
     return programs.run_program(config, [programs.BIN / "spill_probe", *words], log, PROGRAM_SECONDS)
 
