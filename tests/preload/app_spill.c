@@ -572,16 +572,19 @@ static _Atomic unsigned n_wrong, n_short;
 static _Atomic bool is_over;
 static unsigned n_steps;
 
-/* Allocates, frees, fills and checks blocks of more than the device has. */
+/* Allocates, frees, fills and checks blocks of more than the device has, in a context of its own if wanted. */
 static void *work(void *arg)
 {
 	unsigned state = 17u * (unsigned)(uintptr_t)arg + 1;
 	CUdeviceptr own[N_OWN] = {0};
 	uint32_t values[N_OWN] = {0};
 	size_t own_sizes[N_OWN] = {0};
+	CUcontext ctx = app_ctx;
 	CUstream stream;
 
-	APP_MUST(cuCtxSetCurrent(app_ctx));
+	if (getenv("APP_CONTEXTS"))
+		APP_MUST(cuCtxCreate_v2(&ctx, 0, (int)((uintptr_t)arg % 2)));
+	APP_MUST(cuCtxSetCurrent(ctx));
 	stream = app_stream();
 	for (unsigned i = 0; i < n_steps; i++) {
 		unsigned which = app_random(&state) % N_OWN, action = app_random(&state) % 8;
@@ -594,13 +597,13 @@ static void *work(void *arg)
 				continue;
 			}
 			values[which] = app_random(&state);
-			app_fill(stream, own[which], own_sizes[which], values[which]);
+			APP_MUST(cuMemsetD32Async(own[which], values[which], own_sizes[which] / 4, stream));
 		} else if (action < 2) {
 			APP_MUST(cuMemFree_v2(own[which]));
 			own[which] = 0;
 		} else if (action == 2) {
 			values[which]++;
-			app_fill(stream, own[which], own_sizes[which], values[which]);
+			APP_MUST(cuMemsetD32Async(own[which], values[which], own_sizes[which] / 4, stream));
 		} else if (action < 5) {
 			atomic_fetch_add(
 				&n_wrong, app_count_wrong(stream, own[which], own_sizes[which], values[which]) != 0);

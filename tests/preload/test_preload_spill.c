@@ -383,9 +383,12 @@ START_TEST(a_reset_gives_memory_in_the_host_back_and_the_next_context_may_use_as
 }
 END_TEST
 
-START_TEST(threads_at_work_find_their_content_while_memory_goes_and_comes)
+static const char *const thread_settings[] = {"A=", "APP_CONTEXTS=1"};
+
+START_TEST(threads_at_work_in_one_or_several_contexts_find_their_content_while_memory_goes_and_comes)
 {
-	const char *env[] = {VMM, "GPUPOOL_SPILL=512MiB", GPU, "APP_STEPS=60", NULL};
+	const char *env[] = {
+		thread_settings[_i], VMM, "GPUPOOL_SPILL=512MiB", GPU, "SIMGPU_DEVICES=2", "APP_STEPS=60", NULL};
 
 	play_spill("threads", env, NULL);
 	ck_assert_msg(strstr(play_out, "wrong blocks: 0\n") != NULL, "%s", play_out);
@@ -418,7 +421,9 @@ static void add(TCase *tc)
 	tcase_add_test(tc, memory_of_each_device_goes_to_the_host_and_comes_back_to_it);
 	tcase_add_test(tc, memory_that_other_devices_may_use_comes_back_but_does_not_go_and_the_status_says_why);
 	tcase_add_test(tc, a_reset_gives_memory_in_the_host_back_and_the_next_context_may_use_as_much);
-	tcase_add_test(tc, threads_at_work_find_their_content_while_memory_goes_and_comes);
+	tcase_add_loop_test(tc,
+		threads_at_work_in_one_or_several_contexts_find_their_content_while_memory_goes_and_comes, 0,
+		LENGTH(thread_settings));
 }
 
 int main(int argc, char **argv)
