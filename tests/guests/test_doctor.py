@@ -156,9 +156,12 @@ class Doctor(unittest.TestCase):
         self.expect(found, "settings", "todo", "gpupool is switched off by GPUPOOL.")
         self.assertNotIn("pool", found)
 
-    def test_a_pool_type_whose_memory_cannot_go_to_the_host_is_reported(self):
-        found = self.ask("--spill=8GiB", "--doctor")
-        self.expect(found, "settings", "todo", "GPUPOOL_SPILL has no effect")
+    def test_settings_that_keep_memory_from_going_to_the_host_are_reported(self):
+        for words, why in (((), "GPUPOOL_POOL=split"), (("--pool=vmm", "--debug=poison"), "GPUPOOL_DEBUG"),
+                           (("--pool=vmm", "--backend=managed"), "GPUPOOL_BACKEND=managed"),
+                           (("--pool=auto", "--record=record.%p"), "GPUPOOL_RECORD")):
+            found = self.ask("--spill=8GiB", *words, "--doctor")
+            self.expect(found, "settings", "todo", f"GPUPOOL_SPILL has no effect with {why}")
         self.ask("--doctor", status=0, GPUPOOL_SPILL="8GiB", GPUPOOL_POOL="vmm")
         self.expect(self.ask("--doctor", GPUPOOL_SPILL="much"), "settings", "todo", "'much' is not a size")
 
