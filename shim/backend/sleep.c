@@ -193,8 +193,6 @@ static bool is_able(struct gp_sleep_result *result)
 			gp_kind_name(other->context->regions.kind));
 	if (gp_debug_is_on())
 		return fail(result, -ENOTSUP, "GPUPOOL_DEBUG watches the memory; start the program without it");
-	if (gp_record_is_on())
-		return fail(result, -ENOTSUP, "GPUPOOL_RECORD is on; start the program without it");
 	if (!gp_sleep_backend_works() || !gp_real.cuCtxRecordEvent || !gp_real.cuCtxWaitEvent)
 		return fail(result, -ENOTSUP, "the driver lacks functions that a sleep needs");
 	if (unseen || gp_submission_is_unseen(&gp_submitted))
@@ -557,8 +555,10 @@ static void fall_asleep(void)
 
 static void reclaim_all(void)
 {
-	for (unsigned i = 0; i < sleepers.n_pools; i++)
+	for (unsigned i = 0; i < sleepers.n_pools; i++) {
+		gp_record(sleepers.pools[i].pool, RECLAIM, 0);
 		(void)gp_pool_reclaim(sleepers.pools[i].pool);
+	}
 }
 
 /*
