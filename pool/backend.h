@@ -143,13 +143,13 @@ struct gp_wait {
 
 /*
  * For a backend that records the calls of a pool and passes them on to another one. A pool that sleeps calls that other
- * one: its moves are none of the answers on which the pool's decisions depend. Its chunks have other handles afterwards,
- * under the names that the old ones had in the recording.
+ * one, since its decisions do not depend on the moves. Its chunks have other handles afterwards, under the names that
+ * the old ones had in the recording.
  */
 struct gp_recorder_ops {
 	const struct gp_backend *(*beneath)(void *arg);
 
-	/* Returns the name of a handle that is about to be given back unrecorded, and gives the name to a new handle. */
+	/* Returns the name of a handle that is about to be given back unrecorded, and gives a name to a new handle. */
 	uint64_t (*name_take)(void *arg, uint64_t handle);
 	void (*name_give)(void *arg, uint64_t handle, uint64_t name);
 };

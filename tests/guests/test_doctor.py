@@ -221,7 +221,8 @@ class Doctor(unittest.TestCase):
                            (("--sleep", "--pool=auto", "--backend=managed"), "GPUPOOL_BACKEND=managed"),
                            (("--sleep", "--pool=vmm", "--debug=poison"), "GPUPOOL_DEBUG")):
             self.expect(self.ask(*words, "--doctor"), "settings", "todo", f"GPUPOOL_SLEEP has no effect with {why}")
-        self.expect(self.ask("--sleep", "--pool=vmm", "--doctor"), "settings", "good", "are set, and can be read")
+        for words in (("--sleep", "--pool=vmm"), ("--sleep", "--pool=vmm", "--record=record.%p")):
+            self.expect(self.ask(*words, "--doctor"), "settings", "good", "are set, and can be read")
 
     def test_a_socket_directory_that_is_open_to_others_is_reported(self):
         (self.folder / "sockets").mkdir(mode=0o755)

@@ -37,9 +37,8 @@ static void check_moves(const struct gp_config *config, const char *option, cons
 	else if (config->backend != GP_CONFIG_BACKEND_DEVICE)
 		run_error("unset GPUPOOL_BACKEND.", "%s has no effect with GPUPOOL_BACKEND=%s.", option,
 			config->text[GP_OPTION_BACKEND]);
-	else if (*config->record_file || gp_config_debug_is_on(&config->debug))
-		run_error("unset one of them.", "%s has no effect with %s.", option,
-			*config->record_file ? "GPUPOOL_RECORD" : "GPUPOOL_DEBUG");
+	else if (gp_config_debug_is_on(&config->debug))
+		run_error("unset one of them.", "%s has no effect with GPUPOOL_DEBUG.", option);
 }
 
 static void check_settings(struct doctor *doctor, struct gp_config *config)
@@ -57,6 +56,8 @@ static void check_settings(struct doctor *doctor, struct gp_config *config)
 		check_moves(config, "GPUPOOL_SLEEP", "sleep");
 	if (config->spill_bytes)
 		check_moves(config, "GPUPOOL_SPILL", "move to the host");
+	if (config->spill_bytes && *config->record_file)
+		run_error("unset one of them.", "GPUPOOL_SPILL has no effect with GPUPOOL_RECORD.");
 	for (int i = 0; i < GP_OPTION_COUNT; i++)
 		n += config->source[i] == GP_CONFIG_ENVIRONMENT || config->source[i] == GP_CONFIG_FILE;
 	if (doctor_heard_nothing(doctor))
