@@ -149,10 +149,24 @@ struct gp_wait {
 	void *sleepers; /* NULL: the wait is for memory that other processes free */
 };
 
+/*
+ * For a backend that records the calls of a pool and passes them on to another one. A pool that sleeps calls that other
+ * one, since its decisions do not depend on the moves. Its chunks have other handles afterwards, under the names that
+ * the old ones had in the recording.
+ */
+struct gp_recorder_ops {
+	const struct gp_backend *(*beneath)(void *arg);
+
+	/* Returns the name of a handle that is about to be given back unrecorded, and gives a name to a new handle. */
+	uint64_t (*name_take)(void *arg, uint64_t handle);
+	void (*name_give)(void *arg, uint64_t handle, uint64_t name);
+};
+
 struct gp_backend_ops {
-	const struct gp_mapping_ops *mapping; /* NULL: no virtual memory */
-	const struct gp_sleep_ops *sleep;     /* NULL: pools stay awake */
-	const struct gp_spill_ops *spill;     /* NULL: no memory goes to the host */
+	const struct gp_mapping_ops *mapping;   /* NULL: no virtual memory */
+	const struct gp_sleep_ops *sleep;       /* NULL: pools stay awake */
+	const struct gp_spill_ops *spill;       /* NULL: no memory goes to the host */
+	const struct gp_recorder_ops *recorder; /* NULL: calls are not recorded */
 
 	/*
 	 * Takes memory from the driver, 512-byte aligned. -ENOMEM starts the retry rounds; other errors do not.

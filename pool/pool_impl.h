@@ -118,6 +118,14 @@ static inline const struct gp_backend *gp_pool_backend(const struct gp_pool *poo
 	return &pool->options.backend;
 }
 
+/* Returns the backend for the moves of a sleep, which are not recorded. */
+static inline const struct gp_backend *gp_pool_mover(const struct gp_pool *pool)
+{
+	const struct gp_backend *be = gp_pool_backend(pool);
+
+	return be->ops->recorder ? be->ops->recorder->beneath(be->arg) : be;
+}
+
 static inline uint64_t gp_pool_now_ns(const struct gp_pool *pool)
 {
 	return gp_pool_backend(pool)->ops->now_ns(gp_pool_backend(pool)->arg);

@@ -12,7 +12,7 @@
 
 int gp_saved_take_piece(struct gp_pool *pool, uint64_t bytes, bool *ret_is_new)
 {
-	const struct gp_backend *be = gp_pool_backend(pool);
+	const struct gp_backend *be = gp_pool_mover(pool);
 	struct gp_saved_pieces *all = &pool->cache.vm->saved;
 	struct gp_saved_piece *more = realloc(all->pieces, (all->n + 1) * sizeof(*more));
 	int r;
@@ -59,7 +59,7 @@ void gp_saved_forget(struct gp_chunk *chunk)
 
 void gp_saved_give_back(struct gp_pool *pool)
 {
-	const struct gp_backend *be = gp_pool_backend(pool);
+	const struct gp_backend *be = gp_pool_mover(pool);
 	struct gp_saved_pieces *all = &pool->cache.vm->saved;
 
 	while (all->n) {

@@ -16,6 +16,7 @@ struct gp_vm;
 struct gp_saved {
 	uint64_t at;     /* of the first part, in the pool's host memory */
 	uint64_t bytes;  /* that are kept */
+	uint64_t name;   /* of the chunk in a recording */
 	bool is_dropped; /* nothing is kept: the memory is zero when it comes back */
 	unsigned n;
 	struct {

@@ -15,17 +15,17 @@ enum { SLOTS = 2 }; /* copies of one chunk are under way while those of the chun
 
 static const struct gp_sleep_ops *ops_of(const struct gp_pool *pool)
 {
-	return gp_pool_backend(pool)->ops->sleep;
+	return gp_pool_mover(pool)->ops->sleep;
 }
 
 static void *arg_of(const struct gp_pool *pool)
 {
-	return gp_pool_backend(pool)->arg;
+	return gp_pool_mover(pool)->arg;
 }
 
 static const struct gp_mapping_ops *mapping_of(const struct gp_pool *pool)
 {
-	return gp_pool_backend(pool)->ops->mapping;
+	return gp_pool_mover(pool)->ops->mapping;
 }
 
 /* Only threads between enter and leave change the list, so it can be walked without the lock. */
@@ -43,7 +43,7 @@ static bool is_dead(struct gp_pool *pool)
 
 int gp_pool_sleep_enter(struct gp_pool *pool, uint64_t max_ns)
 {
-	const struct gp_backend *be = gp_pool_backend(pool);
+	const struct gp_backend *be = gp_pool_mover(pool);
 	uint64_t start_ns = gp_pool_now_ns(pool);
 	struct gp_vm *vm = pool->options.kind == GP_KIND_VMM ? pool->cache.vm : NULL;
 
@@ -316,6 +316,23 @@ static void release(struct gp_pool *pool, struct gp_chunk *chunk)
 	chunk->handle = GP_CHUNK_NO_HANDLE;
 }
 
+/* In a recording the chunk keeps the name that it has, whatever memory it gets. */
+static void take_name(struct gp_pool *pool, const struct gp_chunk *chunk)
+{
+	const struct gp_backend *be = gp_pool_backend(pool);
+
+	if (be->ops->recorder)
+		chunk->saved->name = be->ops->recorder->name_take(be->arg, chunk->handle);
+}
+
+static void give_name(struct gp_pool *pool, const struct gp_chunk *chunk)
+{
+	const struct gp_backend *be = gp_pool_backend(pool);
+
+	if (be->ops->recorder)
+		be->ops->recorder->name_give(be->arg, chunk->handle, chunk->saved->name);
+}
+
 /* Gives back the memory of a chunk whose copies were the last before the mark in this slot. */
 static int finish_out(struct gp_pool *pool, struct gp_chunk *chunk, int slot)
 {
@@ -325,6 +342,7 @@ static int finish_out(struct gp_pool *pool, struct gp_chunk *chunk, int slot)
 		r = unmap(pool, chunk);
 	if (r)
 		return r;
+	take_name(pool, chunk);
 	release(pool, chunk);
 	set_asleep(pool, chunk, true);
 	return 0;
@@ -446,7 +464,13 @@ int gp_pool_sleep_move_in(struct gp_pool *pool)
 
 	if (r)
 		return r;
-	each_chunk(link, pool) if (chunk_of(link)->is_asleep) set_asleep(pool, chunk_of(link), false);
+	each_chunk(link, pool)
+	{
+		if (!chunk_of(link)->is_asleep)
+			continue;
+		give_name(pool, chunk_of(link));
+		set_asleep(pool, chunk_of(link), false);
+	}
 	return 0;
 }
 
@@ -471,7 +495,7 @@ uint64_t gp_pool_sleep_address(struct gp_pool *pool)
 
 void gp_pool_sleep_ask(struct gp_pool *pool, uint64_t bytes)
 {
-	const struct gp_backend *be = gp_pool_backend(pool);
+	const struct gp_backend *be = gp_pool_mover(pool);
 
 	(void)be->ops->trim_driver(be->arg);
 	if (be->ops->ask_processes)

@@ -116,7 +116,12 @@ static void write_spill(struct gp_json *out)
 	gp_json_u64(out, "out_bytes", status.out_bytes);
 	gp_json_u64(out, "back_bytes", status.back_bytes);
 	gp_json_u64(out, "held_ns", status.moving_ns);
+	gp_json_u64(out, "copied_bytes", status.copied_bytes);
+	gp_json_u64(out, "copied_ns", status.copied_ns);
 	gp_json_u64(out, "refusals", status.n_refusals);
+	gp_json_string(out, "refusal", *status.whys[GP_SPILL_OUT] ? status.whys[GP_SPILL_OUT] : NULL);
+	gp_json_string(out, "no_effect", gp_spill_why_not(gp_device_first_kind()));
+	gp_json_string(out, "stays", *status.whys[GP_SPILL_BACK] ? status.whys[GP_SPILL_BACK] : NULL);
 	gp_json_object_end(out);
 }
 

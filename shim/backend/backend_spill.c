@@ -10,6 +10,7 @@
 
 #include <errno.h>
 
+#include "shim/base/clock.h"
 #include "shim/base/fork.h"
 #include "shim/base/log.h"
 #include "shim/base/slow_path.h"
@@ -18,6 +19,7 @@
 #include "spill.h"
 
 static _Atomic uint64_t host_bytes;
+static _Atomic uint64_t copied_bytes, copied_ns;
 
 static void reset_in_child(void)
 {
@@ -32,6 +34,12 @@ bool gp_spill_backend_works(void)
 uint64_t gp_spill_host_bytes(void)
 {
 	return atomic_load(&host_bytes);
+}
+
+uint64_t gp_spill_copied(uint64_t *ret_ns)
+{
+	*ret_ns = atomic_load(&copied_ns);
+	return atomic_load(&copied_bytes);
 }
 
 static int result_of(CUresult r)
@@ -94,11 +102,16 @@ static CUresult copy_and_wait(struct gp_context *context, uint64_t to, uint64_t 
 {
 	CUstream stream;
 	CUresult r = gp_driver_stream(&context->sleep_stream, &stream);
+	uint64_t start_ns = gp_clock_now_ns(NULL);
 
 	if (!r)
 		r = gp_real.cuMemcpyDtoDAsync_v2(to, from, bytes, stream);
 	if (!r)
 		r = gp_real.cuStreamSynchronize(stream);
+	if (!r) {
+		atomic_fetch_add(&copied_bytes, bytes);
+		atomic_fetch_add(&copied_ns, gp_clock_now_ns(NULL) - start_ns);
+	}
 	/* The memory may go back only when nothing is copied any more. */
 	if (r)
 		(void)gp_real.cuStreamSynchronize(stream);

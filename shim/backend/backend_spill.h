@@ -13,3 +13,6 @@ bool gp_spill_backend_works(void);
 
 /* Returns the bytes of such memory that the process has. */
 uint64_t gp_spill_host_bytes(void);
+
+/* Returns the bytes that were copied between host and device for it, which shows how fast the link is. */
+uint64_t gp_spill_copied(uint64_t *ret_ns);

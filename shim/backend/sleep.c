@@ -203,8 +203,6 @@ static bool is_able(struct gp_sleep_result *result)
 			gp_kind_name(other->context->regions.kind));
 	if (gp_debug_is_on())
 		return fail(result, -ENOTSUP, "GPUPOOL_DEBUG watches the memory; start the program without it");
-	if (gp_record_is_on())
-		return fail(result, -ENOTSUP, "GPUPOOL_RECORD is on; start the program without it");
 	if (!gp_sleep_backend_works() || !gp_real.cuCtxRecordEvent || !gp_real.cuCtxWaitEvent)
 		return fail(result, -ENOTSUP, "the driver lacks functions that a sleep needs");
 	if (unseen || gp_submission_is_unseen(&gp_submitted))
@@ -579,8 +577,10 @@ static void fall_asleep(void)
 
 static void reclaim_all(void)
 {
-	for (unsigned i = 0; i < sleepers.n_pools; i++)
+	for (unsigned i = 0; i < sleepers.n_pools; i++) {
+		gp_record(sleepers.pools[i].pool, RECLAIM, 0);
 		(void)gp_pool_reclaim(sleepers.pools[i].pool);
+	}
 }
 
 /*
@@ -699,32 +699,25 @@ bool gp_sleep_as(const struct gp_sleep_request *request, struct gp_sleep_result 
 }
 
 /* Calls fn with the pools of the process. It stays awake: threads at the gate go on once the lock is free. */
-static bool call_quietly(uint64_t end_ns, void (*fn)(void *arg, struct gp_pool *const *pools, unsigned n), void *arg,
+static bool call_quietly(uint64_t end_ns, void (*fn)(void *arg, const struct gp_sleepers *sleepers), void *arg,
 	struct gp_sleep_result *result)
 {
-	static struct gp_pool *pools[GP_SLEEPERS_POOLS_MAX]; /* for the thread that holds the lock */
-	unsigned n = 0;
 	bool is_quiet;
 
 	if (!is_able(result) || !is_willing(result))
 		return false;
 	gp_submission_close(&gp_submitted);
 	is_quiet = quieten(end_ns, result) && is_able(result) && is_willing(result);
-	if (is_quiet && sleepers.n_contexts != 1)
-		is_quiet = fail(result, -ENOTSUP, "the process has more than one context");
 	if (is_quiet && gp_sleepers_enter(&sleepers, end_ns))
 		is_quiet = fail(result, -EBUSY, "busy: a thread maps, unmaps or exports memory; try again");
-	for (unsigned i = 0; i < sleepers.n_pools; i++)
-		if (sleepers.pools[i].is_entered)
-			pools[n++] = sleepers.pools[i].pool;
 	if (is_quiet)
-		fn(arg, pools, n);
+		fn(arg, &sleepers);
 	gp_sleepers_leave(&sleepers);
 	gp_submission_open(&gp_submitted);
 	return is_quiet;
 }
 
-bool gp_sleep_quietly(uint64_t timeout_ns, void (*fn)(void *arg, struct gp_pool *const *pools, unsigned n), void *arg,
+bool gp_sleep_quietly(uint64_t timeout_ns, void (*fn)(void *arg, const struct gp_sleepers *sleepers), void *arg,
 	struct gp_sleep_result *ret_result)
 {
 	uint64_t end_ns = deadline(timeout_ns);

@@ -65,11 +65,12 @@ bool gp_deepen(struct gp_sleep_result *ret_result);
 bool gp_deep_undo(struct gp_sleep_result *ret_result);
 
 /*
- * Calls fn once no thread submits work and the GPU is idle, with all pools of the process, which no other thread grows
- * meanwhile. Threads that submit work wait until it has returned. Waits at most timeout_ns for them and for the GPU: a
- * kernel may wait for such a thread. Returns false, with the reason, if fn was not called.
+ * Calls fn once no thread submits work and all GPUs are idle, with all contexts and pools of the process. No other
+ * thread grows the pools that are entered. Threads that submit work wait until it has returned. Waits at most
+ * timeout_ns for them and for the GPU: a kernel may wait for such a thread. Returns false, with the reason, if fn was
+ * not called.
  */
-bool gp_sleep_quietly(uint64_t timeout_ns, void (*fn)(void *arg, struct gp_pool *const *pools, unsigned n), void *arg,
+bool gp_sleep_quietly(uint64_t timeout_ns, void (*fn)(void *arg, const struct gp_sleepers *sleepers), void *arg,
 	struct gp_sleep_result *ret_result);
 
 struct gp_sleep_status {

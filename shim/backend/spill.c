@@ -5,6 +5,8 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "backend_device.h"
 #include "backend_spill.h"
@@ -22,7 +24,9 @@
 #include "shim/driver/submit.h"
 #include "shim/reclaim/reclaim.h"
 #include "shim/record/record.h"
+#include "peer_access.h"
 #include "sleep.h"
+#include "spill_calm.h"
 
 #define MS UINT64_C(1000000)
 #define S  (1000 * MS)
@@ -40,11 +44,6 @@
 #define IN_PART     (1 * GP_GIB)
 #define IN_WAIT_ASK (1 * S) /* for a call that cannot go on without it */
 
-/* There must have been room for this long. It doubles when memory has to go again soon after it came back. */
-#define CALM_NS     (1 * S)
-#define CALM_MAX_NS (64 * S)
-#define SOON        8 /* of these times */
-
 #define LOOK_NS (200 * MS)
 
 /* This part of the device must stay free. */
@@ -54,50 +53,94 @@ static _Atomic unsigned n_seeking; /* allocations that are short: nothing comes 
 static _Atomic bool is_watched;    /* the thread that brings memory back runs */
 static _Atomic bool has_begun;     /* the log has said that memory went to the host */
 static _Atomic uint64_t since_ns, out_bytes, back_bytes, moving_ns, n_refusals;
-static _Atomic uint64_t went_ns, came_ns, refused_ns; /* when memory last went, came back, or could not go */
-static _Atomic uint64_t calm_ns = CALM_NS;
+static _Atomic uint64_t refused_ns; /* when memory could not go */
+
+static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF); /* of the next two */
+static struct gp_spill_calm calms[GP_DEVICES_MAX];
+static char whys[GP_SPILL_DIRECTIONS][GP_SLEEP_WHY_MAX];
 
 static uint64_t now(void)
 {
 	return gp_clock_now_ns(NULL);
 }
 
+/* Notes why memory could not move, for the status. Empty: it could, the last time. */
+static void note_why(enum gp_spill_direction direction, const char *why)
+{
+	gp_mutex_lock(&lock);
+	snprintf(whys[direction], sizeof(whys[direction]), "%s", why);
+	gp_mutex_unlock(&lock);
+}
+
 /* An order to move memory of several pools. */
 struct order {
 	uint64_t bytes, least, most; /* out: as make_room, and the most that may go; in: the most that may come */
 	CUdeviceptr block;           /* in: only this block; or 0 */
-	struct gp_context *context;  /* out */
+	struct gp_context *context;  /* out; in: one of the device */
 	uint64_t moved_bytes;
+	bool has_peers; /* some of the device's memory may be used by other devices */
 	int error;
 };
 
-static void move_out(void *arg, struct gp_pool *const *pools, unsigned n)
+/* For the thread that moves memory. */
+static struct gp_pool *pools[GP_SLEEPERS_POOLS_MAX];
+
+/*
+ * Lists the pools of the order's device. Memory that work of another device may use stays where it is: over the link to
+ * the host that device would use it at another speed than its program was made for.
+ */
+static unsigned list_pools(struct order *order, const struct gp_sleepers *sleepers, bool is_out)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < sleepers->n_pools; i++) {
+		const struct gp_sleeper *sleeper = &sleepers->pools[i];
+		uint64_t own = UINT64_C(1) << sleeper->context->device->index;
+
+		if (!sleeper->is_entered || sleeper->context->device != order->context->device)
+			continue;
+		if (is_out && (gp_peer_access_devices(sleeper->context->handle) & ~own))
+			order->has_peers = true;
+		else
+			pools[n++] = sleeper->pool;
+	}
+	return n;
+}
+
+static void move_out(void *arg, const struct gp_sleepers *sleepers)
 {
 	struct order *order = arg;
+	struct gp_budget *budget = &order->context->device->budget;
 	uint64_t available = gp_device_available(order->context);
-	uint64_t left = gp_budget_left_of_all(&order->context->device->budget), have = gp_min(available, left);
+	uint64_t left = gp_budget_left_of_all(budget), have = gp_min(available, left);
 	uint64_t missing = order->bytes - gp_min(have, order->bytes);
+	unsigned n = list_pools(order, sleepers, true);
 
 	/* A limit that was lowered may have been exceeded before. */
 	if (!left)
-		missing += gp_budget_over(&order->context->device->budget);
+		missing += gp_budget_over(budget);
 	order->moved_bytes = gp_spill_out(pools, n, gp_max(missing, order->least), order->most, &order->error);
 }
 
-static void move_in(void *arg, struct gp_pool *const *pools, unsigned n)
+static void move_in(void *arg, const struct gp_sleepers *sleepers)
+{
+	struct order *order = arg;
+	unsigned n = list_pools(order, sleepers, false);
+
+	order->moved_bytes = gp_spill_in(pools, n, order->most, &order->error);
+}
+
+static void move_block_in(void *arg, const struct gp_sleepers *sleepers)
 {
 	struct order *order = arg;
 
-	if (!order->block) {
-		order->moved_bytes = gp_spill_in(pools, n, order->most, &order->error);
-		return;
-	}
-	for (unsigned i = 0; i < n && !order->error; i++)
-		order->error = gp_spill_in_block(pools[i], order->block);
+	for (unsigned i = 0; i < sleepers->n_pools && !order->error; i++)
+		if (sleepers->pools[i].is_entered)
+			order->error = gp_spill_in_block(sleepers->pools[i].pool, order->block);
 }
 
 /* Moves, with the gate closed. Returns false with the reason if that could not begin. */
-static bool run(struct order *order, void (*fn)(void *arg, struct gp_pool *const *pools, unsigned n), uint64_t wait_ns,
+static bool run(struct order *order, void (*fn)(void *arg, const struct gp_sleepers *sleepers), uint64_t wait_ns,
 	struct gp_sleep_result *result)
 {
 	uint64_t start_ns = now();
@@ -116,16 +159,15 @@ static void start_watching(void)
 		atomic_store(&is_watched, false);
 }
 
-static void note_out(uint64_t bytes)
+static void note_out(const struct gp_device *device, uint64_t bytes)
 {
-	uint64_t calm = atomic_load(&calm_ns), came = atomic_load(&came_ns), time = now();
+	uint64_t time = now();
 
 	atomic_fetch_add(&out_bytes, bytes);
-	atomic_store(&went_ns, time);
-	if (came && time - came < SOON * calm)
-		atomic_store(&calm_ns, gp_min(2 * calm, CALM_MAX_NS));
-	else
-		atomic_store(&calm_ns, CALM_NS);
+	gp_mutex_lock(&lock);
+	gp_spill_calm_note_out(&calms[device->index], time);
+	gp_mutex_unlock(&lock);
+	note_why(GP_SPILL_OUT, "");
 	if (!atomic_exchange(&has_begun, true)) {
 		atomic_store(&since_ns, time);
 		gp_log(GP_LOG_WARN,
@@ -160,6 +202,7 @@ static void refuse(const char *why)
 	enum gp_log_level level = atomic_exchange(&is_logged, true) ? GP_LOG_INFO : GP_LOG_WARN;
 
 	atomic_fetch_add(&n_refusals, 1);
+	note_why(GP_SPILL_OUT, why);
 	gp_log(level, "GPUPOOL_SPILL: no memory was moved to the host: %s", why);
 }
 
@@ -167,6 +210,8 @@ static const char *why_not_moved(const struct order *order, uint64_t bound)
 {
 	if (order->error == -ENOMEM && bound <= order->bytes)
 		return "GPUPOOL_SPILL does not allow more";
+	if (order->error == -ENOMEM && order->has_peers)
+		return "other devices may use the memory (peer access)";
 	if (order->error == -ENOMEM)
 		return "host memory is short, or too little of the program's memory can move";
 	return "the driver refused a call";
@@ -191,7 +236,7 @@ uint64_t gp_spill_make_room(void *arg, uint64_t bytes, uint64_t least)
 		return 0;
 	}
 	if (order.moved_bytes)
-		note_out(order.moved_bytes);
+		note_out(order.context->device, order.moved_bytes);
 	else
 		refuse(why_not_moved(&order, bound));
 	return order.moved_bytes;
@@ -204,8 +249,9 @@ void gp_spill_seek(void *context, bool is_begin)
 
 /* The memory that the process holds on a device. */
 struct room {
-	struct gp_context *context; /* the first one; a process with more does not spill */
-	uint64_t used_bytes, total_bytes, spilled_bytes, unused_bytes;
+	const struct gp_device *device;
+	struct gp_context *context; /* one of the device */
+	uint64_t used_bytes, total_bytes, spilled_bytes;
 };
 
 static void add_pool(void *arg, struct gp_pool *pool)
@@ -217,16 +263,16 @@ static void add_pool(void *arg, struct gp_pool *pool)
 	room->used_bytes += stats.used_bytes + stats.retained_bytes;
 	room->total_bytes += stats.total_bytes;
 	room->spilled_bytes += stats.spilled_bytes;
-	room->unused_bytes += stats.cached_bytes + stats.pending_bytes - stats.retained_bytes;
 }
 
 static void add_context(void *arg, struct gp_context *context)
 {
 	struct room *room = arg;
 
-	if (room->context)
+	if (context->device != room->device || gp_sleepers_is_lost(context))
 		return;
-	room->context = gp_context_use(context);
+	if (!room->context)
+		room->context = gp_context_use(context);
 	gp_context_each_pool(context, add_pool, room);
 }
 
@@ -251,10 +297,14 @@ static uint64_t room_for(const struct room *room, uint64_t *ret_lacking)
 	return fits;
 }
 
-static void look(struct room *room)
+/* Adds up what a device has. Returns false if none of its memory is in the host. The caller puts the context. */
+static bool survey(int index, struct room *room)
 {
-	*room = (struct room){0};
+	*room = (struct room){.device = gp_device_if_used(index)};
+	if (!room->device)
+		return false;
 	gp_context_each(add_context, room);
+	return room->spilled_bytes != 0;
 }
 
 static void give_back(void *unused, struct gp_pool *pool)
@@ -262,86 +312,98 @@ static void give_back(void *unused, struct gp_pool *pool)
 	(void)gp_pool_reclaim(pool);
 }
 
-static void give_back_all(void *unused, struct gp_context *context)
+static void give_back_all(void *device, struct gp_context *context)
 {
-	gp_context_each_pool(context, give_back, NULL);
+	if (!device || context->device == device)
+		gp_context_each_pool(context, give_back, NULL);
+}
+
+static void note_back(const struct gp_device *device, uint64_t bytes)
+{
+	gp_mutex_lock(&lock);
+	gp_spill_calm_note_back(&calms[device->index], now(), bytes);
+	gp_mutex_unlock(&lock);
 }
 
 /* Brings back at most these bytes, in one part. Returns the bytes. */
 static uint64_t bring_part(struct room *room, uint64_t most, uint64_t lacking)
 {
-	struct order order = {.most = gp_min(most, IN_PART)};
+	struct order order = {.context = room->context, .most = gp_min(most, IN_PART)};
 	struct gp_sleep_result result;
 
 	if (lacking)
-		give_back_all(NULL, room->context);
+		gp_context_each(give_back_all, room->context->device);
 	if (!run(&order, move_in, IN_WAIT_NS, &result))
-		return 0;
+		note_why(GP_SPILL_BACK, result.why);
+	else if (order.moved_bytes)
+		note_why(GP_SPILL_BACK, "");
+	else
+		note_why(GP_SPILL_BACK, order.error > 0 ? "the driver refused a call" : "short of device memory");
 	if (order.moved_bytes) {
 		atomic_fetch_add(&back_bytes, order.moved_bytes);
-		atomic_store(&came_ns, now());
+		note_back(room->device, order.moved_bytes);
 		gp_log(GP_LOG_INFO, "moved %" PRIu64 " MiB back to the device", order.moved_bytes / GP_MIB);
 	}
 	return order.moved_bytes;
 }
 
+static bool is_over(void)
+{
+	return !gp_spill_host_bytes() || gp_slow_path_is_any(GP_SLOW_PATH_BYPASS | GP_SLOW_PATH_END);
+}
+
 uint64_t gp_spill_bring_back(void)
 {
-	uint64_t back = 0, part = 1, lacking;
-	struct room room;
+	uint64_t back = 0, part, lacking;
 
-	while (part && gp_spill_host_bytes() && !gp_slow_path_is_any(GP_SLOW_PATH_BYPASS | GP_SLOW_PATH_END)) {
-		uint64_t fits = 0;
+	for (int i = 0; i < GP_DEVICES_MAX; i++) {
+		do {
+			struct room room;
+			uint64_t fits;
 
-		look(&room);
-		if (room.context)
-			fits = room_for(&room, &lacking);
-		part = fits ? bring_part(&room, fits, lacking) : 0;
-		gp_context_put(room.context);
-		back += part;
+			if (is_over())
+				return back;
+			part = 0;
+			fits = survey(i, &room) ? room_for(&room, &lacking) : 0;
+			if (fits)
+				part = bring_part(&room, fits, lacking);
+			if (room.context)
+				gp_context_put(room.context);
+			back += part;
+		} while (part);
 	}
 	return back;
 }
 
 /*
- * Looks for room now and then. Memory comes back once there was room for all that comes, at each look, for the time of
- * calm; so a program that frees and allocates in turns keeps its memory where it is.
+ * Looks for room on a device. Memory comes back once there was room for all that comes, at each look, for the time of
+ * calm (spill_calm.h).
  */
-static uint64_t look_once(uint64_t *calm_since_ns, uint64_t *least)
+static void look_at(int index)
 {
-	uint64_t time = now(), lacking = 0, fits = 0, back = 0;
+	uint64_t lacking = 0, fits = 0, back;
 	struct room room;
 
-	look(&room);
-	if (room.context)
+	if (survey(index, &room))
 		fits = room_for(&room, &lacking);
-	if (!fits || !*calm_since_ns || atomic_load(&went_ns) > *calm_since_ns) {
-		*calm_since_ns = time;
-		*least = UINT64_MAX;
-	}
-	*least = gp_min(*least, fits);
-	if (*least && time - *calm_since_ns >= atomic_load(&calm_ns)) {
-		back = bring_part(&room, *least, lacking);
-		/* The GPU is busy, say: the program should not wait for it over and over. */
-		if (!back) {
-			*calm_since_ns = 0;
-			atomic_store(&calm_ns, gp_min(2 * atomic_load(&calm_ns), CALM_MAX_NS));
-		}
-	}
-	gp_context_put(room.context);
-	return back;
+	gp_mutex_lock(&lock);
+	back = gp_spill_calm_look(&calms[index], now(), fits);
+	gp_mutex_unlock(&lock);
+	if (back && !bring_part(&room, back, lacking - gp_min(fits - back, lacking)))
+		note_back(room.device, 0);
+	if (room.context)
+		gp_context_put(room.context);
 }
 
 static void *watch(void *unused)
 {
-	uint64_t calm_since_ns = 0, least = UINT64_MAX;
-
 	for (;;) {
 		gp_clock_sleep(LOOK_NS);
 		if (gp_slow_path_is_any(GP_SLOW_PATH_BYPASS | GP_SLOW_PATH_END))
 			return NULL;
 		if (gp_spill_host_bytes()) {
-			(void)look_once(&calm_since_ns, &least);
+			for (int i = 0; i < GP_DEVICES_MAX; i++)
+				look_at(i);
 			continue;
 		}
 		/* Memory that goes from now on starts another thread, unless it went just before. */
@@ -361,11 +423,11 @@ bool gp_spill_settle(CUdeviceptr ptr)
 		return true;
 	/* The gate closes only while there is no visit. */
 	gp_submit_end_visit();
-	is_quiet = run(&order, move_in, IN_WAIT_ASK, &result);
+	is_quiet = run(&order, move_block_in, IN_WAIT_ASK, &result);
 	if (is_quiet && order.error == -ENOMEM) {
 		gp_context_each(give_back_all, NULL);
 		order.error = 0;
-		is_quiet = run(&order, move_in, IN_WAIT_ASK, &result);
+		is_quiet = run(&order, move_block_in, IN_WAIT_ASK, &result);
 	}
 	gp_submit_visit();
 	if (is_quiet && !gp_spill_has(&gp_state.device_map, ptr))
@@ -386,8 +448,7 @@ bool gp_spill_is_there(CUdeviceptr ptr)
 struct gp_spill_status gp_spill_status(void)
 {
 	uint64_t since = atomic_load(&since_ns);
-
-	return (struct gp_spill_status){
+	struct gp_spill_status status = {
 		.host_bytes = gp_spill_host_bytes(),
 		.since_ns = since ? now() - since : 0,
 		.out_bytes = atomic_load(&out_bytes),
@@ -395,6 +456,12 @@ struct gp_spill_status gp_spill_status(void)
 		.moving_ns = atomic_load(&moving_ns),
 		.n_refusals = atomic_load(&n_refusals),
 	};
+
+	status.copied_bytes = gp_spill_copied(&status.copied_ns);
+	gp_mutex_lock(&lock);
+	memcpy(status.whys, whys, sizeof(whys));
+	gp_mutex_unlock(&lock);
+	return status;
 }
 
 const char *gp_spill_why_not(enum gp_kind kind)
@@ -420,6 +487,7 @@ void gp_spill_log_no_effect(const struct gp_context *context)
 /* The child's calls go to the driver. */
 static void reset_in_child(void)
 {
+	gp_mutex_init(&lock, GP_RANK_LEAF);
 	atomic_store(&n_seeking, 0);
 	atomic_store(&is_watched, false);
 	atomic_store(&has_begun, false);

@@ -11,14 +11,19 @@
 #include <stdint.h>
 
 #include "shim/context/context.h"
+#include "sleep.h"
+
+enum gp_spill_direction { GP_SPILL_OUT, GP_SPILL_BACK, GP_SPILL_DIRECTIONS };
 
 struct gp_spill_status {
-	uint64_t host_bytes; /* of the host, that are mapped in place of device memory */
-	uint64_t since_ns;   /* since memory went to the host; 0: none is there */
-	uint64_t out_bytes;  /* that went in all */
-	uint64_t back_bytes; /* that came back */
-	uint64_t moving_ns;  /* time in which the program could not submit work, since memory moved */
-	uint64_t n_refusals; /* times that none could be moved for an allocation that was short */
+	uint64_t host_bytes;              /* of the host, that are mapped in place of device memory */
+	uint64_t since_ns;                /* since memory went to the host; 0: none is there */
+	uint64_t out_bytes;               /* that went in all */
+	uint64_t back_bytes;              /* that came back */
+	uint64_t moving_ns;               /* time in which the program could not submit work, since memory moved */
+	uint64_t copied_bytes, copied_ns; /* they show the speed of the link */
+	uint64_t n_refusals;              /* times that none could be moved for an allocation that was short */
+	char whys[GP_SPILL_DIRECTIONS][GP_SLEEP_WHY_MAX]; /* the last attempt to move any failed; empty: it did not */
 };
 
 /* Functions of struct gp_spill_ops. */

@@ -19,7 +19,16 @@ struct recorder {
 };
 
 static uint32_t n_pools;
-static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_RECORD_TABLE); /* held while a pool is numbered and recorded */
+
+/* Chunks of all pools that have slept, or whose handle was the name of such a chunk. */
+static struct named {
+	uint64_t handle, name;
+} * all_named;
+static size_t n_named, named_room;
+static uint64_t n_fresh; /* names */
+
+/* Of these chunks; also held while a pool is numbered and recorded. */
+static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_RECORD_TABLE);
 
 static const struct gp_backend *backend_of(const void *arg)
 {
@@ -237,6 +246,9 @@ static void detach(void *arg)
 		backend.ops->detach(backend.arg);
 }
 
+/* No driver has handles of that size. */
+#define FRESH_NAMES (UINT64_C(1) << 58)
+
 /*
  * Returns the address that stands for a chunk in records: a chunk is a driver allocation without an address. Reserved
  * addresses without memory are not recorded.
@@ -245,6 +257,75 @@ static uint64_t chunk_address(uint64_t handle)
 {
 	return (handle * GP_ALIGN) & ((UINT64_C(1) << 59) - 1);
 }
+
+static void add_name_locked(uint64_t handle, uint64_t name)
+{
+	size_t room = named_room ? 2 * named_room : 16;
+	struct named *more;
+
+	if (n_named == named_room) {
+		more = realloc(all_named, room * sizeof(*more));
+		if (!more) {
+			gp_record_fail(-ENOMEM);
+			return;
+		}
+		all_named = more;
+		named_room = room;
+	}
+	all_named[n_named++] = (struct named){handle, name};
+}
+
+/* Returns the name of a new chunk. The driver may use a handle again that is the name of a chunk that has slept. */
+static uint64_t name_new(uint64_t handle)
+{
+	uint64_t name = chunk_address(handle);
+	bool is_taken = false;
+
+	gp_mutex_lock(&lock);
+	for (size_t i = 0; i < n_named && !is_taken; i++)
+		is_taken = all_named[i].name == name;
+	if (is_taken) {
+		name = FRESH_NAMES + n_fresh++ * GP_ALIGN;
+		add_name_locked(handle, name);
+	}
+	gp_mutex_unlock(&lock);
+	return name;
+}
+
+static const struct gp_backend *beneath(void *arg)
+{
+	return backend_of(arg);
+}
+
+static uint64_t name_take(void *unused, uint64_t handle)
+{
+	uint64_t name = chunk_address(handle);
+
+	gp_mutex_lock(&lock);
+	for (size_t i = 0; i < n_named; i++) {
+		if (all_named[i].handle != handle)
+			continue;
+		name = all_named[i].name;
+		all_named[i] = all_named[--n_named];
+		break;
+	}
+	gp_mutex_unlock(&lock);
+	return name;
+}
+
+static void name_give(void *unused, uint64_t handle, uint64_t name)
+{
+	gp_mutex_lock(&lock);
+	if (name != chunk_address(handle))
+		add_name_locked(handle, name);
+	gp_mutex_unlock(&lock);
+}
+
+static const struct gp_recorder_ops recorder_ops = {
+	.beneath = beneath,
+	.name_take = name_take,
+	.name_give = name_give,
+};
 
 static int address_reserve(void *arg, uint64_t bytes, uint64_t *ret_addr)
 {
@@ -260,14 +341,17 @@ static int create(void *arg, uint64_t bytes, uint64_t *ret_handle)
 {
 	int r = backend_of(arg)->ops->mapping->create(backend_of(arg)->arg, bytes, ret_handle);
 
-	record_answer(arg, GP_RECORD_RESERVE, r ? 0 : chunk_address(*ret_handle), bytes, (uint64_t)r);
+	record_answer(arg, GP_RECORD_RESERVE, r ? 0 : name_new(*ret_handle), bytes, (uint64_t)r);
 	return r;
 }
 
 static void release_chunk(void *arg, uint64_t handle, uint64_t bytes)
 {
+	/* Another thread may get the handle as soon as it has gone back. */
+	uint64_t name = name_take(arg, handle);
+
 	backend_of(arg)->ops->mapping->release(backend_of(arg)->arg, handle, bytes);
-	record_answer(arg, GP_RECORD_RELEASE, chunk_address(handle), 0, 0);
+	record_answer(arg, GP_RECORD_RELEASE, name, 0, 0);
 }
 
 static int map(void *arg, uint64_t addr, uint64_t bytes, uint64_t handle, bool *ret_is_stuck)
@@ -297,6 +381,7 @@ static const struct gp_mapping_ops recorded_mapping = {
 
 static const struct gp_backend_ops recorded = {
 	.mapping = &recorded_mapping,
+	.recorder = &recorder_ops,
 	.reserve = reserve,
 	.release = release,
 	.release_begin = release_begin,

@@ -94,7 +94,7 @@ def compile_driver_program(name, *sources):
     run_tool(words, WORK / "log" / f"{target.name}.log")
 
 
-def compile_sleep_program(name):
+def compile_linked_program(name):
     """It is linked to the driver, as the programs of tests/preload are. The SDK has a library to link it to."""
     target = BIN / name
     if is_fresh(target):
@@ -111,8 +111,8 @@ def build_programs():
         jobs.append(pool.submit(compile_cuda, "pairs", BIN / "pairs_shared", "shared"))
         jobs += [pool.submit(compile_cuda, "submissions", BIN / name, *how) for name, how in SUBMISSIONS.items()]
         jobs += [pool.submit(compile_driver_program, *row) for row in DRIVER_PROGRAMS]
-        jobs += [pool.submit(compile_sleep_program, name)
-                 for name in ("sleep_probe", "sleep_turns", "launch_cost", "deep_probe")]
+        jobs += [pool.submit(compile_linked_program, name)
+                 for name in ("sleep_probe", "sleep_turns", "launch_cost", "deep_probe", "spill_probe")]
         for job in jobs:
             job.result()
 

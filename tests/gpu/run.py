@@ -37,6 +37,7 @@ import part_python
 import part_regions
 import part_semantics
 import part_sleep
+import part_spill
 import part_streams
 import part_tools
 import part_ways
@@ -66,6 +67,7 @@ PARTS = {
     "frameworks": part_frameworks,
     "host": part_host,
     "sleep": part_sleep,
+    "spill": part_spill,
 }
 
 SKIPPED = 77

@@ -6,11 +6,21 @@
  * without the ballast, with a part in host memory, and after that part has come back.
  *
  *     cc -O2 -iquote . tests/gpu/spill_probe.c -o spill_probe -lcuda
- *     GPUPOOL_POOL=vmm GPUPOOL_SPILL=32GiB LD_PRELOAD=.../libgpupool.so ./spill_probe [MiB that the ballast leaves]
+ *     GPUPOOL_POOL=vmm GPUPOOL_SPILL=32GiB LD_PRELOAD=.../libgpupool.so ./spill_probe [MIB [WORD...]]
+ *
+ *     MIB      what the ballast leaves: 8192
+ *     lengths  measure light steps of several lengths
+ *     only     allocate beside the ballast at once, and measure nothing: without GPUPOOL_SPILL it fails
+ *     contexts with only: every second block belongs to a second context, and each context uses its own
+ *     managed  with GPUPOOL_BACKEND=managed instead of GPUPOOL_SPILL: the ballast leaves room for twice what the program
+ *              needs, and the program advises the driver to keep as much in host memory as would be spilled
  *
  * The ballast is another process without the library, which the program starts. It also prints what the driver itself
- * says of memory of the host that is mapped at addresses of the device. The program exits with 1 if anything was wrong.
- * On the simulated GPU, with SIMGPU_SHARED=FILE, it checks, but measures nothing.
+ * says of memory of the host that is mapped at addresses of the device, and how fast kernels read and write it. The
+ * program exits with 1 if anything was wrong, and with 77 if the device has too little memory. On the simulated GPU,
+ * with SIMGPU_SHARED=FILE, it checks, but measures nothing.
+ *
+ * Lines of results are a word and values, such as "light where=spilled passes=24 ms=144.87".
  */
 
 #include <dlfcn.h>
@@ -30,14 +40,18 @@
 
 /*
  * The memory consists of that many blocks. The last fifth would not fit; a quarter is cold, so that all of what goes
- * can be cold. In a light step the GPU reads and writes the other blocks PASSES times, and a tenth of the cold ones
- * once.
+ * can be cold. In a light step the GPU reads and writes the other blocks `passes` times, and a tenth of the cold ones
+ * once. N_LIGHT light steps touch each cold block once.
  */
-enum { N_BLOCKS = 80, N_COLD = 20, N_TOUCHED = 2, PASSES = 24, N_STEPS = 5, THREADS = 64 * 128 };
+enum { N_BLOCKS = 80, N_COLD = 20, N_BEYOND = 16, N_TOUCHED = 2, N_LIGHT = N_COLD / N_TOUCHED };
+enum { N_FULL = 5, THREADS = 64 * 128, SKIPPED = 77 };
 
-/* The link's limits, as measured with kernels that only read, or only write. */
-#define READ_GIB_S  46.3
-#define WRITE_GIB_S 48.8
+static const int lengths[] = {24, 12, 6, 3, 1};
+
+/* Advice of managed memory, and the number by which the driver knows the host. */
+enum { PREFERRED_LOCATION = 3, ACCESSED_BY = 5, HOST = -1, HOST_NUMA_ID = 134 };
+
+#define LINK_BYTES (256 * MIB)
 
 extern char **environ;
 
@@ -45,7 +59,28 @@ static CUfunction step, sum, atomics, atomic128;
 static CUdeviceptr blocks[N_BLOCKS];
 static uint32_t values[N_BLOCKS];
 static size_t block_bytes;
-static bool is_simulated;
+static bool is_simulated, is_managed, has_lengths, is_only, has_contexts;
+static int host_node;
+static double link_read; /* GiB/s */
+
+static struct side {
+	CUcontext ctx;
+	CUfunction fill, count_wrong;
+	CUdeviceptr counter;
+} sides[2]; /* with two contexts */
+
+/* Makes the context of a block current. */
+static void use_side_of(int block)
+{
+	const struct side *side = &sides[block % 2];
+
+	if (!has_contexts)
+		return;
+	MUST(cuCtxSetCurrent(side->ctx));
+	fill = side->fill;
+	count_wrong = side->count_wrong;
+	counter = side->counter;
+}
 
 static double gib(size_t bytes)
 {
@@ -66,6 +101,8 @@ static void start(void)
 
 	is_simulated = dlsym(RTLD_DEFAULT, "simgpu_now_ns") != NULL;
 	(void)start_driver();
+	if (cuDeviceGetAttribute(&host_node, HOST_NUMA_ID, 0) || host_node < 0)
+		host_node = 0;
 	if (is_simulated)
 		return;
 	MUST(cuModuleLoadData(&module, spill_ptx));
@@ -76,12 +113,29 @@ static void start(void)
 		MUST(cuModuleGetFunction(&atomic128, module, "atomic128"));
 }
 
+static void make_sides(void)
+{
+	CUmodule module;
+
+	MUST(cuCtxGetCurrent(&sides[0].ctx));
+	sides[0] = (struct side){sides[0].ctx, fill, count_wrong, counter};
+	MUST(cuCtxCreate_v2(&sides[1].ctx, 0, 0));
+	MUST(cuModuleLoadData(&module, kernels_ptx));
+	MUST(cuModuleGetFunction(&sides[1].fill, module, "fill"));
+	MUST(cuModuleGetFunction(&sides[1].count_wrong, module, "count_wrong"));
+	MUST(cuMemAlloc_v2(&sides[1].counter, 512));
+	use_side_of(0);
+}
+
 static uint64_t all_wrong(void)
 {
 	uint64_t n = 0;
 
-	for (int i = 0; i < N_BLOCKS; i++)
+	for (int i = 0; i < N_BLOCKS; i++) {
+		use_side_of(i);
 		n += wrong_words(blocks[i], block_bytes, values[i]);
+	}
+	use_side_of(0);
 	return n;
 }
 
@@ -97,38 +151,54 @@ static void touch(int i)
 		launch(step, NULL, (void *[]){&blocks[i], &quads});
 }
 
-static void full_step(int n)
+static void full_step(int unused, int passes)
 {
 	for (int i = 0; i < N_BLOCKS; i++)
 		touch(i);
 }
 
 /* A tenth of the cold blocks, another one in each step. */
-static void light_step(int n)
+static void light_step(int n, int passes)
 {
-	for (int pass = 0; pass < (is_simulated ? 1 : PASSES); pass++)
+	for (int pass = 0; pass < (is_simulated ? 1 : passes); pass++)
 		for (int i = N_COLD; i < N_BLOCKS; i++)
 			touch(i);
 	for (int i = 0; i < N_TOUCHED; i++)
 		touch((n * N_TOUCHED + i) % N_COLD);
 }
 
-/* Returns the seconds of a step, at best. */
-static double time_of(void (*fn)(int n))
+static double time_of_one(void (*fn)(int n, int passes), int n, int passes)
+{
+	double t;
+
+	MUST(cuCtxSynchronize());
+	t = now();
+	fn(n, passes);
+	MUST(cuCtxSynchronize());
+	return now() - t;
+}
+
+/* Returns the milliseconds of a step that touches everything, at best. */
+static double full_ms(void)
 {
 	double best = 1e9;
 
-	for (int n = 0; n < N_STEPS; n++) {
-		double t;
+	for (int n = 0; n < N_FULL; n++) {
+		double t = time_of_one(full_step, n, 1);
 
-		MUST(cuCtxSynchronize());
-		t = now();
-		fn(n);
-		MUST(cuCtxSynchronize());
-		t = now() - t;
 		best = t < best ? t : best;
 	}
-	return best;
+	return best * 1e3;
+}
+
+/* Returns those of a light step on average, since not every cold block need be in the host. */
+static double light_ms(int passes)
+{
+	double sum_of_times = 0;
+
+	for (int n = 0; n < N_LIGHT; n++)
+		sum_of_times += time_of_one(light_step, n, passes);
+	return sum_of_times * 1e3 / N_LIGHT;
 }
 
 static double read_time(CUdeviceptr ptr, size_t bytes)
@@ -162,8 +232,10 @@ static bool allocate(double *ret_longest)
 	*ret_longest = 0;
 	for (int i = 0; i < N_BLOCKS; i++) {
 		double t = now();
-		CUresult r = cuMemAlloc_v2(&blocks[i], block_bytes);
+		CUresult r;
 
+		use_side_of(i);
+		r = cuMemAlloc_v2(&blocks[i], block_bytes);
 		t = now() - t;
 		*ret_longest = t > *ret_longest ? t : *ret_longest;
 		if (r) {
@@ -176,6 +248,7 @@ static bool allocate(double *ret_longest)
 		fill_words(NULL, blocks[i], block_bytes, values[i]);
 		MUST(cuCtxSynchronize());
 	}
+	use_side_of(0);
 	return true;
 }
 
@@ -336,33 +409,48 @@ static void replay(const char *what)
 
 static void check_pointer(CUdeviceptr ptr)
 {
-	unsigned type = 0, is_managed = 9;
+	unsigned type = 0, of_managed = 9;
 	int ordinal = -1;
 	void *host;
 
 	MUST(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, ptr));
 	MUST(cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, ptr));
-	MUST(cuPointerGetAttribute(&is_managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, ptr));
-	check(type == 2 && ordinal == 0 && !is_managed &&
+	MUST(cuPointerGetAttribute(&of_managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, ptr));
+	check(type == 2 && ordinal == 0 && !of_managed &&
 			cuPointerGetAttribute(&host, CU_POINTER_ATTRIBUTE_HOST_POINTER, ptr) ==
 				CUDA_ERROR_INVALID_VALUE,
 		"a pointer into host memory is one of the device to the program");
 }
 
-/* Prints what the driver says of such memory, which the program maps itself. */
-static void ask_driver(void)
+/* Maps memory of the host at addresses of the device, as GPUPOOL_SPILL does. */
+static CUdeviceptr map_host(size_t bytes)
 {
-	const CUmemAllocationProp properties = {
-		.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {.type = CU_MEM_LOCATION_TYPE_HOST_NUMA}};
+	const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.location = {.type = CU_MEM_LOCATION_TYPE_HOST_NUMA, .id = host_node}};
 	const CUmemAccessDesc access = {
 		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
 	CUmemGenericAllocationHandle handle;
 	CUdeviceptr ptr;
 
-	MUST(cuMemCreate(&handle, 2 * MIB, &properties, 0));
-	MUST(cuMemAddressReserve(&ptr, 2 * MIB, 0, 0, 0));
-	MUST(cuMemMap(ptr, 2 * MIB, 0, handle, 0));
-	MUST(cuMemSetAccess(ptr, 2 * MIB, &access, 1));
+	MUST(cuMemCreate(&handle, bytes, &properties, 0));
+	MUST(cuMemAddressReserve(&ptr, bytes, 0, 0, 0));
+	MUST(cuMemMap(ptr, bytes, 0, handle, 0));
+	MUST(cuMemSetAccess(ptr, bytes, &access, 1));
+	MUST(cuMemRelease(handle));
+	return ptr;
+}
+
+static void unmap_host(CUdeviceptr ptr, size_t bytes)
+{
+	MUST(cuMemUnmap(ptr, bytes));
+	MUST(cuMemAddressFree(ptr, bytes));
+}
+
+/* Prints what the driver says of such memory. */
+static void ask_driver(void)
+{
+	CUdeviceptr ptr = map_host(2 * MIB);
+
 	printf("the driver on host memory mapped for the device: attribute error:value");
 	for (int i = 1; i <= 20; i++) {
 		uint64_t value[2] = {0};
@@ -371,26 +459,47 @@ static void ask_driver(void)
 		printf(" %d %d:%llx", i, (int)r, (unsigned long long)value[0]);
 	}
 	printf(" at %llx\n", (unsigned long long)ptr);
-	MUST(cuMemUnmap(ptr, 2 * MIB));
-	MUST(cuMemRelease(handle));
-	MUST(cuMemAddressFree(ptr, 2 * MIB));
+	unmap_host(ptr, 2 * MIB);
 }
 
-static void measure(const char *name, size_t spilled, const double native[2])
+static double step_time(CUdeviceptr ptr, size_t bytes)
 {
-	double full = time_of(full_step), light = time_of(light_step);
-	double touched = gib(block_bytes) * N_TOUCHED, host = gib(spilled);
-	double in_turn = native[0] + host / READ_GIB_S + host / WRITE_GIB_S;
-	double at_once = native[0] + host / (READ_GIB_S < WRITE_GIB_S ? READ_GIB_S : WRITE_GIB_S);
+	uint64_t quads = bytes / 16;
+	double t;
 
-	printf("%s: step over all %.2f ms (%.3f of native), light step %.2f ms (%.3f of native)\n", name, full * 1e3,
-		native[0] / full, light * 1e3, native[1] / light);
-	if (!spilled)
-		return;
-	printf("%s: of all %.2f GiB in the host: the link allows %.2f ms, one way after the other (reached: %.3f), or "
-	       "%.2f ms, "
-	       "both at once (reached: %.3f); a light step touches %.3f GiB of the cold memory\n",
-		name, host, in_turn * 1e3, in_turn / full, at_once * 1e3, at_once / full, touched);
+	if (is_simulated)
+		return 1;
+	MUST(cuCtxSynchronize());
+	t = now();
+	launch(step, NULL, (void *[]){&ptr, &quads});
+	MUST(cuCtxSynchronize());
+	return now() - t;
+}
+
+/* Measures the link with memory of the program's own: kernels that only read, only write, and do both to each word. */
+static void measure_link(void)
+{
+	CUdeviceptr ptr = map_host(LINK_BYTES);
+	double best[3] = {1e9, 1e9, 1e9};
+
+	for (int n = 0; n < N_FULL; n++) {
+		double times[] = {
+			read_time(ptr, LINK_BYTES), write_time(ptr, LINK_BYTES, 5), step_time(ptr, LINK_BYTES)};
+
+		for (int i = 0; i < 3; i++)
+			best[i] = times[i] < best[i] ? times[i] : best[i];
+	}
+	link_read = gib(LINK_BYTES) / best[0];
+	printf("link read=%.2f write=%.2f both=%.2f\n", link_read, gib(LINK_BYTES) / best[1],
+		gib(LINK_BYTES) / best[2]);
+	unmap_host(ptr, LINK_BYTES);
+}
+
+static void measure(const char *where, bool has_all)
+{
+	printf("full where=%s ms=%.3f\n", where, full_ms());
+	for (size_t i = 0; i < (has_all && has_lengths ? sizeof(lengths) / sizeof(*lengths) : 1); i++)
+		printf("light where=%s passes=%d ms=%.3f\n", where, lengths[i], light_ms(lengths[i]));
 }
 
 /* Waits until the GPU reads every cold block faster than the link allows. */
@@ -406,36 +515,37 @@ static void await_return(void)
 
 			slowest = t > slowest ? t : slowest;
 		}
-		if (!is_simulated && gib(block_bytes) / slowest > 2 * READ_GIB_S)
+		if (!is_simulated && gib(block_bytes) / slowest > 2 * link_read)
 			return;
 	}
 }
 
 /* Measures and checks without the ballast. Returns false if the memory is not there. */
-static bool run_native(double native[2])
+static bool run_native(void)
 {
 	double longest;
 
 	if (!allocate(&longest))
 		return false;
-	native[0] = time_of(full_step);
-	native[1] = time_of(light_step);
+	measure("native", true);
 	check(!all_wrong(), "content without the ballast");
-	measure("native", 0, native);
 	release();
 	return true;
 }
 
-static void measure_block(CUdeviceptr ptr, uint32_t value)
+/* A tenth of the speed of device memory is more than the link allows. */
+static void check_place(CUdeviceptr ptr, const char *what)
 {
-	double read = read_time(ptr, block_bytes), write = write_time(ptr, block_bytes, value);
+	double read = read_time(ptr, block_bytes), write;
+	uint64_t wrong = wrong_words(ptr, block_bytes, values[0]);
 
-	printf("a block in the host: read at %.1f GiB/s, written at %.1f GiB/s\n", gib(block_bytes) / read,
-		gib(block_bytes) / write);
+	write = write_time(ptr, block_bytes, values[0]);
+	printf("block read=%.2f write=%.2f\n", gib(block_bytes) / read, gib(block_bytes) / write);
+	check(is_simulated || (!wrong && gib(block_bytes) / read < 2 * link_read), what);
 }
 
 /* Measures and checks with a part in the host. Returns false if the memory is not there. */
-static bool run_spilled(size_t left, const double native[2])
+static bool run_spilled(size_t left)
 {
 	size_t at_start = free_bytes(), spilled;
 	double longest, t = now();
@@ -444,8 +554,9 @@ static bool run_spilled(size_t left, const double native[2])
 	if (!allocate(&longest))
 		return false;
 	spilled = spilled_bytes(at_start);
-	printf("allocated and filled in %.2f s, longest call %.3f s; %.2f GiB are in the host\n", now() - t, longest,
-		gib(spilled));
+	printf("allocated seconds=%.2f longest=%.3f\n", now() - t, longest);
+	printf("spilled gib=%.3f touched=%.3f of=%.3f\n", gib(spilled), gib(spilled * N_TOUCHED / N_COLD),
+		gib(N_BLOCKS * block_bytes));
 	check(spilled >= (N_BLOCKS * block_bytes - left) / 2, "a part is in the host");
 	check(!all_wrong(), "content, first");
 	capture();
@@ -453,29 +564,122 @@ static bool run_spilled(size_t left, const double native[2])
 	try_atomics(blocks[0]);
 	fill_words(NULL, blocks[0], block_bytes, values[0]);
 	check_pointer(blocks[0] + 4096);
-	measure_block(blocks[0], values[0]);
-	measure("spilled", spilled, native);
+	check_place(blocks[0], "the memory of the atomics and of the graph is in the host");
+	if (!is_only)
+		measure("spilled", true);
 	check(!all_wrong(), "content after the steps");
 	return true;
 }
 
-static void run_back(const double native[2])
+/* Both contexts write what is in the host, and find it there and when it is back. */
+static bool run_contexts(size_t left)
+{
+	size_t at_start = free_bytes();
+	double longest;
+
+	if (!allocate(&longest))
+		return false;
+	check(spilled_bytes(at_start) >= (N_BLOCKS * block_bytes - left) / 2, "a part of two contexts is in the host");
+	check(!all_wrong(), "content of two contexts, first");
+	for (int i = 0; i < N_BLOCKS; i++) {
+		use_side_of(i);
+		fill_words(NULL, blocks[i], block_bytes, ++values[i]);
+		MUST(cuCtxSynchronize());
+	}
+	check(!all_wrong(), "content of two contexts after writes");
+	return true;
+}
+
+static void run_contexts_back(void)
+{
+	int64_t r = 0;
+
+	/* Brings memory back at once, as far as there is room. */
+	for (int n = 0; n < 20 && r >= 0; n++) {
+		r = gpupool_reclaim(GPUPOOL_ALL_DEVICES);
+		usleep(50000);
+	}
+	check(!all_wrong(), "content of two contexts after the return");
+}
+
+static void run_back(void)
 {
 	double t = now();
 
 	await_return();
-	printf("the cold memory was back %.2f s after the ballast had ended\n", now() - t);
-	measure("back", 0, native);
+	printf("back seconds=%.2f\n", now() - t);
+	measure("back", false);
 	check(!all_wrong(), "content after the return");
 	replay("the same graph after the return");
 	release();
 }
 
+/*
+ * Moves a block of managed memory, and advises the driver to keep it there. The GPU uses what is in the host over the
+ * link, without moving it. False: the driver lacks the functions, or refuses.
+ */
+static bool place(CUdeviceptr ptr, bool is_in_host)
+{
+	CUresult (*advise)(CUdeviceptr ptr, size_t bytes, int advice, int where) =
+		(CUresult(*)(CUdeviceptr, size_t, int, int))dlsym(RTLD_DEFAULT, "cuMemAdvise");
+	CUresult (*prefetch)(CUdeviceptr ptr, size_t bytes, int where, CUstream on) =
+		(CUresult(*)(CUdeviceptr, size_t, int, CUstream))dlsym(RTLD_DEFAULT, "cuMemPrefetchAsync");
+	int where = is_in_host ? HOST : 0;
+
+	return advise && prefetch && !advise(ptr, block_bytes, PREFERRED_LOCATION, where) &&
+	       !advise(ptr, block_bytes, ACCESSED_BY, 0) && !prefetch(ptr, block_bytes, where, NULL);
+}
+
+/* Measures managed memory: all of it on the device, and then with a part in the host by advice. */
+static void run_managed(void)
+{
+	bool is_placed = true;
+	double longest;
+
+	printf("the ballast leaves %.2f GiB\n", gib(free_bytes()));
+	if (!allocate(&longest))
+		exit(1);
+	for (int i = 0; i < N_BLOCKS; i++)
+		is_placed &= place(blocks[i], false);
+	measure("managed", false);
+	check(!all_wrong(), "content of managed memory");
+	for (int i = 0; i < N_BEYOND; i++)
+		is_placed &= place(blocks[i], true);
+	MUST(cuCtxSynchronize());
+	check(is_simulated || is_placed, "the driver takes the advice");
+	printf("advised gib=%.3f\n", gib(N_BEYOND * block_bytes));
+	check_place(blocks[0], "a block is in the host by advice");
+	measure("advised", true);
+	/* It is still there: the driver has not moved it to the device. */
+	check_place(blocks[0], "a block is in the host by advice after the steps");
+	check(!all_wrong(), "content of managed memory after the steps");
+	release();
+}
+
+static void skip_if_short(size_t bytes)
+{
+	if (free_bytes() >= bytes + GIB)
+		return;
+	printf("skipped: %zu MiB of the device are free, %zu MiB are needed\n", free_bytes() / MIB, bytes / MIB + 1024);
+	exit(SKIPPED);
+}
+
+/* Returns what the ballast is to leave. */
+static size_t read_words(int argc, char **argv)
+{
+	for (int i = 2; i < argc; i++) {
+		is_managed |= strcmp(argv[i], "managed") == 0;
+		has_lengths |= strcmp(argv[i], "lengths") == 0;
+		has_contexts |= strcmp(argv[i], "contexts") == 0;
+		is_only |= strcmp(argv[i], "only") == 0;
+	}
+	return (argc > 1 ? strtoul(argv[1], NULL, 0) : 8192) * MIB;
+}
+
 int main(int argc, char **argv)
 {
-	size_t left = (argc > 1 ? strtoul(argv[1], NULL, 0) : 8192) * MIB;
-	double native[2] = {1, 1};
-	bool is_done;
+	size_t left = read_words(argc, argv), needed;
+	bool is_done = true;
 	int input;
 	pid_t ballast;
 
@@ -487,18 +691,29 @@ int main(int argc, char **argv)
 	}
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	start();
-	ask_driver();
 	block_bytes = left / 64 / (2 * MIB) * (2 * MIB);
-	printf("%zu MiB are left, %zu MiB are needed, in %d blocks\n", left / MIB, N_BLOCKS * block_bytes / MIB,
-		N_BLOCKS);
-	if (!run_native(native))
+	needed = N_BLOCKS * block_bytes;
+	printf("%zu MiB are left, %zu MiB are needed, in %d blocks\n", left / MIB, needed / MIB, N_BLOCKS);
+	if (!is_simulated)
+		skip_if_short(is_managed ? 2 * needed : needed);
+	ask_driver();
+	measure_link();
+	if (has_contexts)
+		make_sides();
+	if (!is_managed && !is_only && !run_native())
 		return 1;
-	ballast = start_ballast(left, &input);
-	is_done = run_spilled(left, native);
+	ballast = start_ballast(is_managed && !is_simulated ? 2 * needed : left, &input);
+	if (is_managed)
+		run_managed();
+	else
+		is_done = has_contexts ? run_contexts(left) : run_spilled(left);
 	end_ballast(ballast, input);
 	if (!is_done)
 		return 1;
-	run_back(native);
+	if (has_contexts)
+		run_contexts_back();
+	else if (!is_managed && !is_only)
+		run_back();
 	printf("%d wrong\n", n_failed);
 	return n_failed != 0;
 }

@@ -33,6 +33,7 @@ import part_patterns
 import part_python
 import part_semantics
 import part_sleep
+import part_spill
 import part_streams
 import part_tools
 import programs
@@ -880,6 +881,76 @@ class Sleep(WithOut):
     def test_a_line_of_a_turn_is_parsed_and_a_missing_one_is_none(self):
         self.assertEqual(part_sleep.turn_of("turn 1.250 40 0"), (1.25, 40, 0))
         self.assertIsNone(part_sleep.turn_of(""))
+
+
+class Spill(WithOut):
+    TEXT = ("8192 MiB are left, 10240 MiB are needed, in 80 blocks\n"
+            "link read=50.00 write=40.00 both=38.00\nfull where=native ms=8.000\nlight where=native passes=24 ms=140.000\n"
+            "light where=native passes=1 ms=10.000\ncontent without the ballast    right\nspilled gib=2.000 touched=0.200 of=10.000\n"
+            "a part is in the host          right\nfull where=spilled ms={full}\nlight where=spilled passes=24 ms={light}\n"
+            "light where=spilled passes=1 ms=15.000\nback seconds=2.20\nfull where=back ms=8.000\n"
+            "light where=back passes=24 ms=140.000\n0 wrong\n")
+    LIGHT = "8 GiB: light step of 140.0 ms, share of native speed"
+    HOT = "8 GiB: hot: share of what the link allows"
+
+    def play(self, text, status=0):
+        with mock.patch.object(programs, "run_program", return_value=programs.Run(status, text, True)):
+            measured = part_spill.check_spill(self.results, pathlib.Path("lib"), self.out, 8192, True)
+        rows = results.load(self.out, ["streams"])
+        return measured, {row["name"]: row["value"] for row in rows}, [row["name"] for row in rows if row.get("ok") is False]
+
+    def test_a_bar_of_the_link_is_computed_of_the_slower_direction_of_the_same_run(self):
+        measured, values, bad = self.play(self.TEXT.format(full="64.000", light="145.000"))
+        self.assertAlmostEqual(values[self.HOT], (8 * 0.8 + 2 / 40 * 1000) / 64)
+        self.assertAlmostEqual(values["8 GiB: hot: share of native speed"], 8 / 64)
+        self.assertEqual((measured.full["spilled"], bad), (64.0, []))
+
+    def test_each_length_of_a_light_step_has_a_row_and_the_longest_one_the_bar(self):
+        values = self.play(self.TEXT.format(full="64.000", light="145.000"))[1]
+        self.assertAlmostEqual(values[self.LIGHT], 140 / 145)
+        self.assertAlmostEqual(values["8 GiB: light step of 10.0 ms, share of native speed"], 10 / 15)
+        self.assertAlmostEqual(values["8 GiB: shortest light step at 0.9 of native speed"], 45)
+
+    def test_a_slow_step_misses_its_bar(self):
+        self.assertEqual(self.play(self.TEXT.format(full="90.000", light="145.000"))[2], [self.HOT])
+        self.assertEqual(self.play(self.TEXT.format(full="64.000", light="170.000"))[2], [self.HOT, self.LIGHT])
+
+    def test_wrong_content_and_a_run_that_was_cut_off_fail(self):
+        text = self.TEXT.format(full="64.000", light="145.000")
+        self.assertEqual(self.play(text.replace("host          right", "host          WRONG"), 1)[2],
+                         ["8 GiB: a part is in the host", "8 GiB: finished"])
+        measured, _, bad = self.play(text.partition("spilled gib")[0], 124)
+        self.assertEqual((measured, bad.count("8 GiB: finished")), (None, 2))
+
+    def test_a_device_that_is_too_small_leaves_a_note(self):
+        measured, values, bad = self.play("skipped: 100 MiB of the device are free, 11264 MiB are needed\n", 77)
+        self.assertEqual((measured, bad), (None, []))
+        self.assertEqual(values["8 GiB: left out"], "100 MiB of the device are free, 11264 MiB are needed")
+
+    def test_a_program_that_does_not_run_out_without_spilling_fails(self):
+        for text, status, count in (("block 64 of 80: error 2\n", 1, 0), ("block 64 of 80: error 999\n", 1, 1), ("0 wrong\n", 0, 1)):
+            before = len(self.bad())
+            with mock.patch.object(programs, "run_program", return_value=programs.Run(status, text, True)):
+                part_spill.check_without(self.results, pathlib.Path("lib"), self.out, 8192)
+            self.assertEqual(len(self.bad()) - before, count)
+
+    def test_wrong_content_of_a_context_fails(self):
+        text = "content of two contexts, first      right\ncontent of two contexts after writes      WRONG\n"
+        with mock.patch.object(programs, "run_program", return_value=programs.Run(1, text, True)):
+            part_spill.check_contexts(self.results, pathlib.Path("lib"), self.out, 8192)
+        names = [row["name"] for row in results.load(self.out, ["streams"]) if row.get("ok") is False]
+        self.assertEqual(names, ["8 GiB, contexts: content of two contexts after writes", "8 GiB, contexts: finished"])
+
+    def test_managed_memory_is_compared_with_the_steps_of_spilled_memory(self):
+        spill = part_spill.Measured(self.TEXT.format(full="64.000", light="145.000"))
+        text = ("full where=managed ms=8.000\nadvised gib=2.000\nfull where=advised ms=80.000\n"
+                "light where=advised passes=24 ms=150.000\na block is in the host by advice       right\n")
+        with mock.patch.object(programs, "run_program", return_value=programs.Run(0, text, True)):
+            part_spill.check_managed(self.results, pathlib.Path("lib"), self.out, 8192, spill)
+        values = {row["name"]: row["value"] for row in results.load(self.out, ["streams"])}
+        self.assertAlmostEqual(values["managed in the host: time of spilled over its time"], 0.8)
+        self.assertAlmostEqual(
+            values["managed in the host: light step of 140.0 ms, share"], 140 / 150)
 
 
 if __name__ == "__main__":

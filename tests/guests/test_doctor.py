@@ -156,9 +156,12 @@ class Doctor(unittest.TestCase):
         self.expect(found, "settings", "todo", "gpupool is switched off by GPUPOOL.")
         self.assertNotIn("pool", found)
 
-    def test_a_pool_type_whose_memory_cannot_go_to_the_host_is_reported(self):
-        found = self.ask("--spill=8GiB", "--doctor")
-        self.expect(found, "settings", "todo", "GPUPOOL_SPILL has no effect")
+    def test_settings_that_keep_memory_from_going_to_the_host_are_reported(self):
+        for words, why in (((), "GPUPOOL_POOL=split"), (("--pool=vmm", "--debug=poison"), "GPUPOOL_DEBUG"),
+                           (("--pool=vmm", "--backend=managed"), "GPUPOOL_BACKEND=managed"),
+                           (("--pool=auto", "--record=record.%p"), "GPUPOOL_RECORD")):
+            found = self.ask("--spill=8GiB", *words, "--doctor")
+            self.expect(found, "settings", "todo", f"GPUPOOL_SPILL has no effect with {why}")
         self.ask("--doctor", status=0, GPUPOOL_SPILL="8GiB", GPUPOOL_POOL="vmm")
         self.expect(self.ask("--doctor", GPUPOOL_SPILL="much"), "settings", "todo", "'much' is not a size")
 
@@ -218,7 +221,8 @@ class Doctor(unittest.TestCase):
                            (("--sleep", "--pool=auto", "--backend=managed"), "GPUPOOL_BACKEND=managed"),
                            (("--sleep", "--pool=vmm", "--debug=poison"), "GPUPOOL_DEBUG")):
             self.expect(self.ask(*words, "--doctor"), "settings", "todo", f"GPUPOOL_SLEEP has no effect with {why}")
-        self.expect(self.ask("--sleep", "--pool=vmm", "--doctor"), "settings", "good", "are set, and can be read")
+        for words in (("--sleep", "--pool=vmm"), ("--sleep", "--pool=vmm", "--record=record.%p")):
+            self.expect(self.ask(*words, "--doctor"), "settings", "good", "are set, and can be read")
 
     def test_a_socket_directory_that_is_open_to_others_is_reported(self):
         (self.folder / "sockets").mkdir(mode=0o755)

@@ -66,6 +66,36 @@ static void content(void)
 	app_report_driver();
 }
 
+/* Blocks of chunks that have slept once, twice or never are freed, and their chunks go back. */
+static void recorded(void)
+{
+	CUdeviceptr more[2];
+	size_t wrong;
+
+	app_start();
+	make_blocks();
+	for (int i = 0; i < 2; i++) {
+		sleep_now();
+		wrong = count_wrong();
+		more[i] = app_alloc(sizes[4] + (size_t)i * 4 * MIB);
+		APP_MUST(cuMemFree_v2(blocks[4]));
+		blocks[4] = app_alloc(sizes[4]);
+		app_fill(NULL, blocks[4], sizes[4], 104);
+		APP_MUST(cuCtxSynchronize());
+		app_say("wrong words", "%zu", wrong);
+	}
+	sleep_now();
+	APP_MUST(cuMemFree_v2(more[0]));
+	APP_MUST(cuMemsetD32_v2(blocks[4], 1, 1));
+	/* Awake, the chunks that become free go back. */
+	APP_MUST(cuMemFree_v2(blocks[3]));
+	APP_MUST(cuMemFree_v2(more[1]));
+	APP_MUST(cuCtxSynchronize());
+	(void)gpupool_reclaim(GPUPOOL_ALL_DEVICES);
+	blocks[3] = app_alloc(sizes[3]);
+	app_pause("end");
+}
+
 /* The test puts the process to sleep at the first pause, and wakes it or not at the second. */
 static void asked(void)
 {
@@ -577,6 +607,7 @@ static void managed(void)
 
 const struct app_scenario app_scenarios[] = {
 	{"content", content, 0},
+	{"recorded", recorded, 0},
 	{"asked", asked, 0},
 	{"busy", busy, 0},
 	{"idles", idles, 0},

@@ -7,10 +7,12 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "api/gpupool.h"
 #include "app_blocks.h"
+#include "tests/apps/kernels.h"
 #include "tests/sim/abi.h"
 
 /* The device has 128 MiB, of which the context takes 4. */
@@ -347,6 +349,181 @@ static void unpooled(void)
 	check();
 }
 
+static double seconds(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+enum { N_SWINGS = 200 };
+
+/* The need goes up and down around what the device has. The memory that is freed goes back to the driver. */
+static void swings(void)
+{
+	double start;
+
+	make_blocks();
+	start = seconds();
+	for (int i = 0; i < N_SWINGS; i++) {
+		(void)gpupool_no_cache_begin();
+		APP_MUST(cuMemAlloc_v2(&more, more_size));
+		APP_MUST(cuMemsetD32_v2(more, 7, 1));
+		APP_MUST(cuMemFree_v2(more));
+		(void)gpupool_no_cache_end();
+		APP_MUST(cuCtxSynchronize());
+	}
+	more = 0;
+	app_fact("seconds", (uint64_t)(seconds() - start));
+	app_pause("swung");
+	check();
+	for (int i = 0; i < 7000 && host_bytes(); i++)
+		usleep(10000);
+	app_fact("host bytes after the return", host_bytes());
+	check();
+	app_report_driver();
+}
+
+/* Another block for each context: the blocks of odd numbers belong to the second one. */
+static void make_blocks_in(CUcontext second)
+{
+	for (int i = 0; i < N_BLOCKS; i++) {
+		APP_MUST(cuCtxSetCurrent(i % 2 ? second : app_ctx));
+		blocks[i] = app_alloc(size);
+		APP_MUST(cuMemsetD32_v2(blocks[i], 100u + (unsigned)i, size / 4));
+		APP_MUST(cuCtxSynchronize());
+	}
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+}
+
+static void use_all_from(CUcontext ctx)
+{
+	APP_MUST(cuCtxSetCurrent(ctx));
+	for (int i = 0; i < N_BLOCKS; i++)
+		APP_MUST(cuMemsetD32_v2(blocks[i], 100u + (unsigned)i, size / 4));
+	APP_MUST(cuCtxSynchronize());
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+}
+
+/*
+ * Three contexts on one device, and one on another device. A kernel of the one that has no memory keeps all memory
+ * where it is. An allocation of each context is served with memory of both, and memory of the other device stays.
+ */
+static void contexts(void)
+{
+	CUcontext second, empty, there;
+	uint32_t *flag, value = 1;
+	CUfunction wait;
+	CUmodule module;
+	CUdeviceptr far;
+
+	app_start();
+	APP_MUST(cuCtxCreate_v2(&second, 0, 0));
+	APP_MUST(cuCtxCreate_v2(&empty, 0, 0));
+	APP_MUST(cuModuleLoadData(&module, kernels_ptx));
+	APP_MUST(cuModuleGetFunction(&wait, module, "wait_flag"));
+	APP_MUST(cuMemHostAlloc((void **)&flag, 4096, 0));
+	*flag = 0;
+	APP_MUST(cuDevicePrimaryCtxRetain(&there, 1));
+	APP_MUST(cuCtxSetCurrent(there));
+	far = app_alloc(size);
+	APP_MUST(cuMemsetD32_v2(far, 9, size / 4));
+	APP_MUST(cuCtxSynchronize());
+	make_blocks_in(second);
+	APP_MUST(cuCtxSetCurrent(empty));
+	APP_MUST(cuLaunchKernel(wait, 1, 1, 1, 1, 1, 1, 0, NULL, (void *[]){&flag, &value}, NULL));
+	APP_MUST(cuCtxSetCurrent(second));
+	(void)ask_for_more();
+	*(volatile uint32_t *)flag = 1;
+	APP_MUST(cuCtxSetCurrent(empty));
+	APP_MUST(cuCtxSynchronize());
+	for (int i = 0; i < 2; i++) {
+		APP_MUST(cuCtxSetCurrent(i ? app_ctx : second));
+		app_result("more", cuMemAlloc_v2(&more, more_size));
+		APP_MUST(cuMemsetD32_v2(more, 7, more_size / 4));
+		APP_MUST(cuCtxSynchronize());
+		APP_MUST(cuCtxSetCurrent(app_ctx));
+		app_fact(i ? "bytes at last" : "bytes at first", host_bytes());
+		app_fact("there in the host", host_bytes_of(far, size));
+		check();
+		use_all_from(i ? second : empty);
+		check();
+		free_more();
+		app_fact("host bytes after the return", host_bytes());
+		check();
+	}
+	APP_MUST(cuCtxDestroy_v2(empty));
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	(void)ask_for_more();
+	APP_MUST(cuCtxDestroy_v2(second));
+	for (int i = 0; i < N_BLOCKS; i += 2)
+		app_say("wrong words", "%zu", app_count_wrong(NULL, blocks[i], size, 100u + (uint32_t)i));
+	app_say("wrong words", "%zu", app_count_wrong(NULL, more, more_size, 7));
+	app_report_driver();
+}
+
+/* Memory of two devices goes to the host, and comes back to each of them. */
+static void devices(void)
+{
+	CUcontext there;
+	CUdeviceptr far[N_BLOCKS], far_more;
+	uint64_t host = 0;
+
+	make_blocks();
+	APP_MUST(cuDevicePrimaryCtxRetain(&there, 1));
+	APP_MUST(cuCtxSetCurrent(there));
+	for (int i = 0; i < N_BLOCKS; i++) {
+		far[i] = app_alloc(size);
+		APP_MUST(cuMemsetD32_v2(far[i], 200u + (unsigned)i, size / 4));
+	}
+	APP_MUST(cuCtxSynchronize());
+	APP_MUST(cuMemAlloc_v2(&far_more, more_size));
+	for (int i = 0; i < N_BLOCKS; i++)
+		host += host_bytes_of(far[i], size);
+	app_fact("there in the host", host);
+	app_fact("here in the host", host_bytes());
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	(void)ask_for_more();
+	app_fact("host bytes", host_bytes());
+	app_pause("spilled");
+	check();
+	APP_MUST(cuMemFree_v2(far_more));
+	free_more();
+	app_fact("host bytes after the return", host_bytes());
+	host = 0;
+	for (int i = 0; i < N_BLOCKS; i++) {
+		host += host_bytes_of(far[i], size);
+		app_say("wrong words", "%zu", app_count_wrong(NULL, far[i], size, 200u + (uint32_t)i));
+	}
+	app_fact("bytes there after the return", host);
+	check();
+	app_report_driver();
+}
+
+/* Memory that another device may use does not go, and memory that is in the host already comes back. */
+static void peers(void)
+{
+	CUcontext there;
+
+	make_blocks();
+	(void)ask_for_more();
+	app_fact("host bytes", host_bytes());
+	APP_MUST(cuDevicePrimaryCtxRetain(&there, 1));
+	APP_MUST(cuCtxSetCurrent(there));
+	APP_MUST(cuCtxEnablePeerAccess(app_ctx, 0));
+	use_all_from(there);
+	check();
+	free_more();
+	app_fact("host bytes after the return", host_bytes());
+	use_all_from(there);
+	check();
+	(void)ask_for_more();
+	app_fact("with peers in the host", host_bytes());
+	app_pause("refused");
+	app_report_driver();
+}
+
 static void ends(void)
 {
 	make_blocks();
@@ -366,16 +543,19 @@ static _Atomic unsigned n_wrong, n_short;
 static _Atomic bool is_over;
 static unsigned n_steps;
 
-/* Allocates, frees, fills and checks blocks of more than the device has. */
+/* Allocates, frees, fills and checks blocks of more than the device has, in a context of its own if wanted. */
 static void *work(void *arg)
 {
 	unsigned state = 17u * (unsigned)(uintptr_t)arg + 1;
 	CUdeviceptr own[N_OWN] = {0};
 	uint32_t values[N_OWN] = {0};
 	size_t own_sizes[N_OWN] = {0};
+	CUcontext ctx = app_ctx;
 	CUstream stream;
 
-	APP_MUST(cuCtxSetCurrent(app_ctx));
+	if (getenv("APP_CONTEXTS"))
+		APP_MUST(cuCtxCreate_v2(&ctx, 0, (int)((uintptr_t)arg % 2)));
+	APP_MUST(cuCtxSetCurrent(ctx));
 	stream = app_stream();
 	for (unsigned i = 0; i < n_steps; i++) {
 		unsigned which = app_random(&state) % N_OWN, action = app_random(&state) % 8;
@@ -388,13 +568,13 @@ static void *work(void *arg)
 				continue;
 			}
 			values[which] = app_random(&state);
-			app_fill(stream, own[which], own_sizes[which], values[which]);
+			APP_MUST(cuMemsetD32Async(own[which], values[which], own_sizes[which] / 4, stream));
 		} else if (action < 2) {
 			APP_MUST(cuMemFree_v2(own[which]));
 			own[which] = 0;
 		} else if (action == 2) {
 			values[which]++;
-			app_fill(stream, own[which], own_sizes[which], values[which]);
+			APP_MUST(cuMemsetD32Async(own[which], values[which], own_sizes[which] / 4, stream));
 		} else if (action < 5) {
 			atomic_fetch_add(
 				&n_wrong, app_count_wrong(stream, own[which], own_sizes[which], values[which]) != 0);
@@ -454,6 +634,10 @@ const struct app_scenario app_scenarios[] = {
 	{"forks", forks, 0},
 	{"exports", exports, 0},
 	{"unpooled", unpooled, 0},
+	{"swings", swings, 0},
+	{"contexts", contexts, 0},
+	{"devices", devices, 0},
+	{"peers", peers, 0},
 	{"ends", ends, 0},
 	{"threads", threads, 0},
 	{0},

@@ -347,11 +347,12 @@ START_TEST(a_program_ends_without_an_error_while_its_figures_are_kept_for_a_summ
 }
 END_TEST
 
-static const char *const spilled[] = {"threads", "ends"};
+static const char *const spilled[] = {"threads", "ends", "contexts"};
 
 START_TEST(a_program_whose_memory_goes_to_the_host_ends_without_an_error)
 {
-	const char *env[] = {"GPUPOOL_POOL=vmm", "GPUPOOL_SPILL=512MiB", "SIMGPU_MEMORY=128M", "GPUPOOL_RESERVE=0",
+	const char *env[] = {"GPUPOOL_POOL=vmm", "GPUPOOL_SPILL=512MiB",
+		_i == 2 ? "SIMGPU_MEMORY=140M" : "SIMGPU_MEMORY=128M", "SIMGPU_DEVICES=2", "GPUPOOL_RESERVE=0",
 		"SIMGPU_LATENCY=cuEventQuery=100000", "GPUPOOL_LOG=off", "APP_STEPS=12", NULL};
 
 	play_run(&(struct play){.program = "app_spill_inside", .words = {spilled[_i]}, .env = env});

@@ -476,7 +476,6 @@ static const struct {
 	{"content", "GPUPOOL_POOL=split", "slept error", ENOTSUP, "start the program with GPUPOOL_POOL=vmm"},
 	{"content", "GPUPOOL_POOL=none", "slept error", ENOTSUP, "start the program with GPUPOOL_POOL=vmm"},
 	{"content", "GPUPOOL_DEBUG=poison", "slept error", ENOTSUP, "GPUPOOL_DEBUG watches the memory"},
-	{"content", "GPUPOOL_RECORD=rec.%p", "slept error", ENOTSUP, "GPUPOOL_RECORD is on"},
 	{"content", "GPUPOOL_SLEEP_HOST=1MiB", "slept error", ENOMEM, "GPUPOOL_SLEEP_HOST allows 1 MiB"},
 	/* The content takes less than this, but not in huge pages. */
 	{"content", "GPUPOOL_SLEEP_HOST=26100KiB", "slept error", ENOMEM, "takes 26 MiB"},

@@ -39,6 +39,38 @@ static bool stat_says(const char *words, const char *text)
 	return strstr(stat_text, text) != NULL;
 }
 
+/* A process that had no memory in the host has no line, column or series of it. */
+static const struct {
+	const char *words, *text;
+	bool is_now; /* there while memory is in the host; otherwise also when it is back */
+} views[] = {
+	{"status", "of the total (GPUPOOL_SPILL)", true},
+	{"status", "16.0 MiB have been in host memory (GPUPOOL_SPILL): work that uses all of it once takes at least ",
+		true},
+	{"status", "moved to host memory 16.0 MiB", false},
+	{"list", "IN HOST", true},
+	{"list", "16.0 MiB ", true},
+	{"report", "16.0 MiB have been in host memory", true},
+	{"metrics", "gpupool_spilled_bytes{", true},
+	{"metrics", "gpupool_spill_out_bytes_total{", false},
+	{"metrics --collect=all", "gpupool_spill_held_seconds_total{", false},
+};
+
+static void check_views(const char *name, unsigned pid, bool is_now)
+{
+	bool is_before = strcmp(name, "before") == 0;
+
+	for (size_t i = 0; i < LENGTH(views); i++) {
+		char words[64];
+
+		snprintf(words, sizeof(words), "%s", views[i].words);
+		if (strcmp(words, "report") == 0)
+			snprintf(words, sizeof(words), "report %u", pid);
+		ck_assert_msg(stat_says(words, views[i].text) == (views[i].is_now ? is_now : !is_before),
+			"%s, %s: '%s' in: %s", name, words, views[i].text, stat_text);
+	}
+}
+
 static void look(const char *name)
 {
 	const char *answer = play_ask("status");
@@ -48,14 +80,10 @@ static void look(const char *name)
 		ck_assert_uint_ge(spilled, (uint64_t)12 * MIB);
 	else
 		ck_assert_uint_eq(spilled, 0);
-	if (play_stat) {
-		ck_assert(stat_says("status", "of the total (GPUPOOL_SPILL)") == (spilled != 0));
-		ck_assert(stat_says("status", "have been in host memory") == (spilled != 0));
-		ck_assert(stat_says("status", "moved to host memory 16.0 MiB") == (strcmp(name, "before") != 0));
-		ck_assert(stat_says("metrics", "gpupool_spilled_bytes{") == (spilled != 0));
-	}
 	if (strcmp(name, "back") == 0)
 		ck_assert_uint_eq(play_number(answer, "spills"), play_number(answer, "spill_returns"));
+	if (play_stat)
+		check_views(name, (unsigned)play_number(answer, "pid"), spilled != 0);
 }
 
 START_TEST(a_program_that_needs_more_than_the_device_has_goes_on_with_its_content_and_gets_its_memory_back)
@@ -107,11 +135,22 @@ static const struct {
 	{"SIMGPU_FAULT=cuMemcpyDtoDAsync_v2:1+=999", "no memory was moved to the host: the driver refused"},
 };
 
+static const char *no_effect; /* as the status names it; or NULL */
+
+static void look_for_reason(const char *name)
+{
+	if (no_effect)
+		ck_assert_ptr_nonnull(strstr(play_ask("status"), strchr(no_effect, ':') + 2));
+	if (no_effect && play_stat)
+		ck_assert(stat_says("status", no_effect));
+}
+
 START_TEST(a_program_whose_memory_may_not_move_runs_out_and_says_why)
 {
 	const char *env[] = {refusals[_i].variable, VMM, SPILL, GPU, NULL};
 
-	play_spill("content", env, NULL);
+	no_effect = refusals[_i].why && strstr(refusals[_i].why, "has no effect") ? refusals[_i].why : NULL;
+	play_spill("content", env, look_for_reason);
 	ck_assert_msg(strstr(play_out, "more: 2\n") != NULL, "%s", play_out);
 	is_right();
 	ck_assert_uint_eq(play_fact("host bytes"), 0);
@@ -256,6 +295,81 @@ START_TEST(memory_goes_to_the_host_for_an_allocation_that_is_not_pooled)
 }
 END_TEST
 
+static uint64_t n_spills, n_returns, n_host_bytes;
+
+static void count_moves(const char *name)
+{
+	const char *answer = play_ask("status");
+
+	n_spills = play_number(answer, "spills");
+	n_returns = play_number(answer, "spill_returns");
+	n_host_bytes = play_number(strstr(answer, "\"spill\":"), "host_bytes");
+}
+
+START_TEST(a_need_that_goes_up_and_down_moves_memory_seldom_and_it_comes_back_at_the_end)
+{
+	play_spill("swings", spilling, count_moves);
+	is_right();
+	/* Before each return there has been room for a second. A move is one of at most two chunks. */
+	ck_assert_uint_le(n_returns, 2 * play_fact("seconds"));
+	ck_assert_uint_le(n_spills, 2 * (play_fact("seconds") + 1));
+	ck_assert_uint_ge(n_spills, 1);
+	ck_assert_uint_eq(play_fact("host bytes after the return"), 0);
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
+START_TEST(memory_of_all_contexts_of_a_device_goes_to_the_host_and_that_of_other_devices_stays)
+{
+	const char *env[] = {VMM, SPILL, GPU, "SIMGPU_DEVICES=2", "SIMGPU_MEMORY=140M", NULL};
+
+	play_spill("contexts", env, NULL);
+	is_right();
+	ck_assert_msg(strstr(play_out, "more: 2\nmore: 0\n"), "%s%s", play_out, play_err);
+	ck_assert_uint_gt(play_fact("bytes at first"), 0);
+	ck_assert_uint_gt(play_fact("bytes at last"), 0);
+	ck_assert_uint_eq(play_fact("there in the host"), 0);
+	ck_assert_uint_eq(play_fact("host bytes after the return"), 0);
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
+START_TEST(memory_of_each_device_goes_to_the_host_and_comes_back_to_it)
+{
+	const char *env[] = {VMM, SPILL, GPU, "SIMGPU_DEVICES=2", NULL};
+
+	play_spill("devices", env, count_moves);
+	is_right();
+	ck_assert_uint_eq(n_host_bytes, play_fact("host bytes") + play_fact("there in the host"));
+	ck_assert_uint_gt(play_fact("there in the host"), 0);
+	ck_assert_uint_eq(play_fact("here in the host"), 0);
+	ck_assert_uint_gt(play_fact("host bytes"), 0);
+	ck_assert_uint_eq(play_fact("host bytes after the return"), 0);
+	ck_assert_uint_eq(play_fact("bytes there after the return"), 0);
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
+static void look_at_refusal(const char *name)
+{
+	ck_assert_ptr_nonnull(strstr(play_ask("status"), "other devices may use the memory (peer access)"));
+	if (play_stat)
+		ck_assert(stat_says("status", "other devices may use the memory (peer access)"));
+}
+
+START_TEST(memory_that_other_devices_may_use_comes_back_but_does_not_go_and_the_status_says_why)
+{
+	const char *env[] = {VMM, SPILL, GPU, "SIMGPU_DEVICES=2", NULL};
+
+	play_spill("peers", env, look_at_refusal);
+	is_right();
+	ck_assert_uint_gt(play_fact("host bytes"), 0);
+	ck_assert_uint_eq(play_fact("host bytes after the return"), 0);
+	ck_assert_uint_eq(play_fact("with peers in the host"), 0);
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
 static void look_after_reset(const char *name)
 {
 	ck_assert_uint_eq(play_number(play_ask("status"), "spilled_bytes"), 0);
@@ -269,9 +383,12 @@ START_TEST(a_reset_gives_memory_in_the_host_back_and_the_next_context_may_use_as
 }
 END_TEST
 
-START_TEST(threads_at_work_find_their_content_while_memory_goes_and_comes)
+static const char *const thread_settings[] = {"A=", "APP_CONTEXTS=1"};
+
+START_TEST(threads_at_work_in_one_or_several_contexts_find_their_content_while_memory_goes_and_comes)
 {
-	const char *env[] = {VMM, "GPUPOOL_SPILL=512MiB", GPU, "APP_STEPS=60", NULL};
+	const char *env[] = {
+		thread_settings[_i], VMM, "GPUPOOL_SPILL=512MiB", GPU, "SIMGPU_DEVICES=2", "APP_STEPS=60", NULL};
 
 	play_spill("threads", env, NULL);
 	ck_assert_msg(strstr(play_out, "wrong blocks: 0\n") != NULL, "%s", play_out);
@@ -299,8 +416,14 @@ static void add(TCase *tc)
 	tcase_add_test(tc, a_child_fails_as_without_the_library_and_the_parent_gets_its_memory_back);
 	tcase_add_test(tc, a_block_in_the_host_comes_back_before_it_is_exported_or_the_export_fails);
 	tcase_add_test(tc, memory_goes_to_the_host_for_an_allocation_that_is_not_pooled);
+	tcase_add_test(tc, a_need_that_goes_up_and_down_moves_memory_seldom_and_it_comes_back_at_the_end);
+	tcase_add_test(tc, memory_of_all_contexts_of_a_device_goes_to_the_host_and_that_of_other_devices_stays);
+	tcase_add_test(tc, memory_of_each_device_goes_to_the_host_and_comes_back_to_it);
+	tcase_add_test(tc, memory_that_other_devices_may_use_comes_back_but_does_not_go_and_the_status_says_why);
 	tcase_add_test(tc, a_reset_gives_memory_in_the_host_back_and_the_next_context_may_use_as_much);
-	tcase_add_test(tc, threads_at_work_find_their_content_while_memory_goes_and_comes);
+	tcase_add_loop_test(tc,
+		threads_at_work_in_one_or_several_contexts_find_their_content_while_memory_goes_and_comes, 0,
+		LENGTH(thread_settings));
 }
 
 int main(int argc, char **argv)

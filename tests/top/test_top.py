@@ -225,6 +225,15 @@ class Screen(Case):
         top.wait_for("asleep 28.0 MiB 5m03s | ./sleeper", "waking | ./waker", "./worker")
         self.assertNotIn("| ./worker", "\n".join(top.lines))
 
+    def test_a_process_with_memory_in_the_host_says_how_much_and_how_long_its_use_takes(self):
+        spill = {"host_bytes": 2 * GIB, "copied_bytes": 4 * GIB, "copied_ns": 86_000_000}
+        self.peer({"status": {**status("./spiller"), "spill": spill}})
+        self.peer({"status": {**status("./copied-nothing"), "spill": {"host_bytes": 2 * GIB, "copied_bytes": 0, "copied_ns": 0}}})
+        self.peer({"status": {**status("./worker"), "spill": {**spill, "host_bytes": 0}}})
+        top = self.top(columns=120)
+        top.wait_for("in host 2.00 GiB 43.0 ms | ./spiller", "in host 2.00 GiB | ./copied-nothing", "./worker")
+        self.assertNotIn("| ./worker", "\n".join(top.lines))
+
     def test_devices_are_matched_by_uuid_across_processes(self):
         for used, index, uuid in ((1, 0, "aaaaaaaa"), (2, 0, "bbbbbbbb"), (4, 1, "aaaaaaaa")):
             self.peer({"status": status(used=used * GIB, cached=0, index=index, uuid=f"GPU-{uuid}-6c61-7465-6420-677075")})

@@ -10,6 +10,7 @@
 
 #include "stat_pages.h"
 #include "tools/answer/stat_sleep.h"
+#include "tools/answer/stat_spill.h"
 #include "tools/ask/stat_environ.h"
 #include "tools/ask/stat_explain.h"
 #include "tools/ask/stat_report.h"
@@ -99,6 +100,14 @@ static const struct metric sleep_metrics[] = {
 	{"deep_ns", "deep_asleep", GAUGE, "seconds", "Time since CUDA calls wait in deep sleep; 0 if they do not."},
 	{"sleeps", "sleeps", COUNTER, "", "Times that the process fell asleep."},
 	{"wakes", "wakes", COUNTER, "", "Times that the process woke."},
+};
+
+/* Metrics of processes whose memory went to the host (GPUPOOL_SPILL), or could not. */
+static const struct metric spill_metrics[] = {
+	{"out_bytes", "spill_out", COUNTER, "bytes", "Memory moved to the host because the device was full."},
+	{"back_bytes", "spill_back", COUNTER, "bytes", "Memory moved back from the host to the device."},
+	{"held_ns", "spill_held", COUNTER, "seconds", "Time in which work waited while memory moved."},
+	{"refusals", "spill_refusals", COUNTER, "", "Allocations for which no memory could move to the host."},
 };
 
 static const struct metric processes_metric = {
@@ -313,6 +322,8 @@ static size_t count_series(const json_t *reply, bool is_all)
 	}
 	if (stat_sleep_is_of_interest(reply))
 		n_sleep = n_memories + LENGTH(sleep_metrics);
+	if (stat_spill_is_of_interest(reply))
+		n_sleep += LENGTH(spill_metrics);
 	if (!is_all)
 		return n_memories * LENGTH(basic_members) + n_sleep + n_rare;
 	return n_sleep + n_memories * sizeof(metrics) / sizeof(*metrics) +
@@ -756,7 +767,9 @@ static void write_groups(const struct writer *w)
 	}
 }
 
-static void write_sleep_of(const struct writer *w, const struct metric *m)
+/* Writes a member of an object in the answers of those processes for which it is of interest. */
+static void write_object_of(const struct writer *w, const struct metric *m, const char *object,
+	bool (*is_of_interest)(const json_t *status))
 {
 	char labels[LABELS_MAX];
 	uint64_t value;
@@ -765,29 +778,40 @@ static void write_sleep_of(const struct writer *w, const struct metric *m)
 	for (size_t at = 0; at < w->n_processes; at++) {
 		const struct shown_process *shown = &w->processes[at];
 
-		if (shown->is_cut || !stat_sleep_is_of_interest(shown->answer))
+		if (shown->is_cut || !is_of_interest(shown->answer))
 			continue;
 		snprintf(labels, sizeof(labels), "{%s}", shown->id);
-		if (stat_reply_u64(json_object_get(shown->answer, "sleep"), m->member, &value))
+		if (stat_reply_u64(json_object_get(shown->answer, object), m->member, &value))
 			write_sample(w, m, labels, value);
 	}
+}
+
+static bool is_of_interest_in_any(const struct writer *w, bool (*is_of_interest)(const json_t *status))
+{
+	for (size_t at = 0; at < w->n_processes; at++)
+		if (is_of_interest(w->processes[at].answer))
+			return true;
+	return false;
 }
 
 /* Writes how processes sleep. If none does, there are no families of it. */
 static void write_sleep(const struct writer *w)
 {
-	bool is_any = false;
-
-	for (size_t at = 0; at < w->n_processes; at++)
-		is_any |= stat_sleep_is_of_interest(w->processes[at].answer);
-	if (!is_any)
+	if (!is_of_interest_in_any(w, stat_sleep_is_of_interest))
 		return;
 	if (!w->form.is_all) {
 		begin_family(w, &asleep_metric);
 		each_device_if(w, &asleep_metric, write_member, stat_sleep_is_of_interest);
 	}
 	for (size_t i = 0; i < LENGTH(sleep_metrics); i++)
-		write_sleep_of(w, &sleep_metrics[i]);
+		write_object_of(w, &sleep_metrics[i], "sleep", stat_sleep_is_of_interest);
+}
+
+/* Likewise for memory in the host. */
+static void write_spill(const struct writer *w)
+{
+	for (size_t i = 0; is_of_interest_in_any(w, stat_spill_is_of_interest) && i < LENGTH(spill_metrics); i++)
+		write_object_of(w, &spill_metrics[i], "spill", stat_spill_is_of_interest);
 }
 
 static void write_basic(const struct writer *w)
@@ -847,6 +871,7 @@ void stat_metrics_write(
 	write_devices(&w);
 	write_groups(&w);
 	write_sleep(&w);
+	write_spill(&w);
 	if (form.is_all)
 		write_all(&w);
 	else

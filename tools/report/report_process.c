@@ -10,6 +10,7 @@
 #include "tools/answer/stat_cause.h"
 #include "tools/answer/stat_map.h"
 #include "tools/answer/stat_sleep.h"
+#include "tools/answer/stat_spill.h"
 #include "tools/replay/replay_history.h"
 #include "tools/text/stat_text.h"
 #include "report_figures.h"
@@ -84,6 +85,15 @@ static void add_sleep(json_t *facts, const json_t *status)
 		json_array_append_new(notes, json_string(text));
 }
 
+/* Notes what is in the host, and what it costs. */
+static void add_spill(json_t *facts, const json_t *status)
+{
+	char text[STAT_SPILL_MAX];
+
+	for (size_t i = 0; stat_spill_fact(text, status, i); i++)
+		json_array_append_new(json_object_get(facts, "notes"), json_string(text));
+}
+
 static void add_status(json_t *facts, const json_t *status)
 {
 	const json_t *devices = json_object_get(status, "devices"), *device;
@@ -97,6 +107,7 @@ static void add_status(json_t *facts, const json_t *status)
 	stat_clean(clean, sizeof(clean), text);
 	json_object_set_new(facts, "summary", json_string(clean));
 	add_sleep(facts, status);
+	add_spill(facts, status);
 	json_object_set_new(facts, "devices", json_array());
 	json_object_set_new(facts, "rounds", json_array());
 	json_array_foreach(devices, i, device)

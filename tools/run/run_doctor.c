@@ -27,21 +27,18 @@ static void report_variable(void *arg, const struct gp_config_report *report)
 	run_error(NULL, "%s.", line);
 }
 
-/* Names the settings with which the program cannot sleep. */
-static void check_sleep(const struct gp_config *config)
+/* Names the settings with which memory of the program cannot move, so that the option has no effect. */
+static void check_moves(const struct gp_config *config, const char *option, const char *cannot)
 {
-	if (config->sleep_idle_ms == GP_CONFIG_SLEEP_OFF)
-		return;
 	if (config->pool != GP_CONFIG_POOL_VMM && config->pool != GP_CONFIG_POOL_AUTO)
 		run_error("set GPUPOOL_POOL to vmm or auto.",
-			"GPUPOOL_SLEEP has no effect with GPUPOOL_POOL=%s: memory of that pool type cannot sleep.",
-			config->text[GP_OPTION_POOL]);
+			"%s has no effect with GPUPOOL_POOL=%s: memory of that pool type cannot %s.", option,
+			config->text[GP_OPTION_POOL], cannot);
 	else if (config->backend != GP_CONFIG_BACKEND_DEVICE)
-		run_error("unset GPUPOOL_BACKEND.", "GPUPOOL_SLEEP has no effect with GPUPOOL_BACKEND=%s.",
+		run_error("unset GPUPOOL_BACKEND.", "%s has no effect with GPUPOOL_BACKEND=%s.", option,
 			config->text[GP_OPTION_BACKEND]);
-	else if (*config->record_file || gp_config_debug_is_on(&config->debug))
-		run_error("unset one of them.", "GPUPOOL_SLEEP has no effect with %s.",
-			*config->record_file ? "GPUPOOL_RECORD" : "GPUPOOL_DEBUG");
+	else if (gp_config_debug_is_on(&config->debug))
+		run_error("unset one of them.", "%s has no effect with GPUPOOL_DEBUG.", option);
 }
 
 static void check_settings(struct doctor *doctor, struct gp_config *config)
@@ -55,11 +52,12 @@ static void check_settings(struct doctor *doctor, struct gp_config *config)
 	if (config->own_pools == GP_CONFIG_OWN_POOLS_OFF)
 		(void)run_pools_off();
 	(void)run_record_check(config);
-	check_sleep(config);
-	if (config->spill_bytes && config->pool != GP_CONFIG_POOL_VMM && config->pool != GP_CONFIG_POOL_AUTO)
-		run_error("set GPUPOOL_POOL=vmm.",
-			"GPUPOOL_SPILL has no effect: only memory of the pool type vmm can move "
-			"to the host.");
+	if (config->sleep_idle_ms != GP_CONFIG_SLEEP_OFF)
+		check_moves(config, "GPUPOOL_SLEEP", "sleep");
+	if (config->spill_bytes)
+		check_moves(config, "GPUPOOL_SPILL", "move to the host");
+	if (config->spill_bytes && *config->record_file)
+		run_error("unset one of them.", "GPUPOOL_SPILL has no effect with GPUPOOL_RECORD.");
 	for (int i = 0; i < GP_OPTION_COUNT; i++)
 		n += config->source[i] == GP_CONFIG_ENVIRONMENT || config->source[i] == GP_CONFIG_FILE;
 	if (doctor_heard_nothing(doctor))

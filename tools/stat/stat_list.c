@@ -9,6 +9,7 @@
 
 #include "tools/answer/stat_rate.h"
 #include "tools/answer/stat_sleep.h"
+#include "tools/answer/stat_spill.h"
 #include "tools/ask/stat_environ.h"
 #include "tools/ask/stat_explain.h"
 #include "tools/ask/stat_report.h"
@@ -18,11 +19,12 @@
 #include "stat_list_by.h"
 #include "stat_query.h"
 
-enum { CELLS_MAX = 11 };
+enum { CELLS_MAX = 12 };
 
 /* The columns that are not always there. */
 struct columns {
 	bool has_sleep;  /* any process is asleep, or has GPUPOOL_SLEEP set */
+	bool has_spill;  /* memory of any process is in the host */
 	bool has_rates;  /* the list is repeated */
 	bool has_labels; /* any process has some */
 };
@@ -32,13 +34,15 @@ static void add_process(struct stat_table *table, const struct stat_process *pro
 	const json_t *devices = json_object_get(process->reply, "devices");
 	char pid[STAT_TEXT_MAX], user[STAT_TEXT_MAX], age[STAT_TEXT_MAX];
 	char used[STAT_TEXT_MAX], cached[STAT_TEXT_MAX], total[STAT_TEXT_MAX];
-	char rate[STAT_TEXT_MAX], labels[STAT_COLUMN_MAX], asleep[STAT_COLUMN_MAX];
+	char rate[STAT_TEXT_MAX], labels[STAT_COLUMN_MAX], asleep[STAT_COLUMN_MAX], spilled[STAT_COLUMN_MAX];
 	const char *cells[CELLS_MAX] = {pid, user, age, stat_reply_text(process->reply, "pool"), used, cached, total};
 	struct stat_rates rates;
 	size_t n = 7;
 
 	if (columns->has_sleep)
 		cells[n++] = asleep;
+	if (columns->has_spill)
+		cells[n++] = spilled;
 	if (columns->has_rates)
 		cells[n++] = rate;
 	if (columns->has_labels)
@@ -47,6 +51,7 @@ static void add_process(struct stat_table *table, const struct stat_process *pro
 	stat_rates_of_process(&rates, process->reply, process->before);
 	stat_rate_text(rate, rates.allocs);
 	stat_sleep_cell(asleep, process->reply);
+	stat_spill_cell(spilled, process->reply);
 	stat_environ_labels(labels, sizeof(labels), process);
 
 	snprintf(pid, sizeof(pid), "%d", (int)process->pid);
@@ -78,9 +83,18 @@ static bool has_sleep(const struct stat_survey *survey)
 	return false;
 }
 
+static bool has_spill(const struct stat_survey *survey)
+{
+	for (size_t i = 0; i < survey->n_processes; i++)
+		if (survey->processes[i].reply && stat_spill_bytes(survey->processes[i].reply))
+			return true;
+	return false;
+}
+
 void stat_list_show(const struct stat_survey *survey)
 {
 	const struct columns columns = {.has_sleep = has_sleep(survey),
+		.has_spill = has_spill(survey),
 		.has_rates = survey->searched_ns != 0,
 		.has_labels = has_labels(survey)};
 	const char *headings[CELLS_MAX] = {">PID", "<USER", ">UP", "<POOL", ">USED", ">CACHED", ">TOTAL"};
@@ -89,6 +103,8 @@ void stat_list_show(const struct stat_survey *survey)
 
 	if (columns.has_sleep)
 		headings[n_columns++] = ">ASLEEP";
+	if (columns.has_spill)
+		headings[n_columns++] = ">IN HOST";
 	if (columns.has_rates)
 		headings[n_columns++] = ">ALLOC/S";
 	if (columns.has_labels)

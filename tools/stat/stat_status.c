@@ -13,6 +13,7 @@
 #include "common/size.h"
 #include "tools/answer/stat_rate.h"
 #include "tools/answer/stat_sleep.h"
+#include "tools/answer/stat_spill.h"
 #include "tools/ask/stat_report.h"
 #include "tools/ask/stat_watch.h"
 #include "tools/text/stat_text.h"
@@ -382,26 +383,13 @@ static void print_sleep(const json_t *reply)
 		puts(text);
 }
 
-/* Prints how much memory has moved to the host and back, and what that has cost. */
-static void print_spill(const json_t *spill)
+/* Prints how much memory is in the host, what that costs, and why some could not move. */
+static void print_spill(const json_t *reply)
 {
-	uint64_t moved = stat_reply_u64_or_0(spill, "out_bytes"), host = stat_reply_u64_or_0(spill, "host_bytes");
-	uint64_t refusals = stat_reply_u64_or_0(spill, "refusals");
-	char out[STAT_TEXT_MAX], back[STAT_TEXT_MAX], time[STAT_TEXT_MAX], now[STAT_TEXT_MAX], age[STAT_TEXT_MAX];
+	char text[STAT_SPILL_MAX];
 
-	if (!moved && !refusals)
-		return;
-	stat_bytes(out, moved);
-	stat_bytes(back, stat_reply_u64_or_0(spill, "back_bytes"));
-	stat_duration(time, stat_reply_u64_or_0(spill, "held_ns"));
-	stat_bytes(now, host);
-	stat_age(age, stat_reply_u64_or_0(spill, "spilled_ns"));
-	if (host)
-		printf("for %s, %s have been in host memory, where the GPU's work is slower\n", age, now);
-	if (moved)
-		printf("moved to host memory %s, and back %s; work waited %s for it\n", out, back, time);
-	if (refusals)
-		printf("%" PRIu64 " time%s no memory could be moved to the host\n", refusals, stat_plural(refusals));
+	for (size_t i = 0; stat_spill_fact(text, reply, i); i++)
+		puts(text);
 }
 
 static void print_facts(const json_t *reply)
@@ -422,7 +410,7 @@ static void print_facts(const json_t *reply)
 	}
 	print_pool_reasons(json_object_get(reply, "devices"));
 	print_sleep(reply);
-	print_spill(json_object_get(reply, "spill"));
+	print_spill(reply);
 	if (stat_reply_u64_or_0(reply, "defer_scopes"))
 		puts("flushes of freed memory are deferred");
 	if (stat_reply_u64_or_0(reply, "regions"))

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "tools/answer/stat_sleep.h"
+#include "tools/answer/stat_spill.h"
 #include "tools/ask/stat_environ.h"
 #include "tools/ask/stat_explain.h"
 
@@ -76,6 +77,15 @@ static void write_asleep(struct top_row *row)
 		snprintf(row->asleep, sizeof(row->asleep), "%s%s", *cell >= '0' && *cell <= '9' ? "asleep " : "", cell);
 }
 
+static void write_spilled(struct top_row *row)
+{
+	char cell[STAT_COLUMN_MAX];
+
+	stat_spill_cell(cell, row->reply);
+	if (strcmp(cell, "-") != 0)
+		snprintf(row->spilled, sizeof(row->spilled), "in host %s", cell);
+}
+
 static void read_reply(struct top_row *row)
 {
 	uint64_t hits = sum_of(row, "hits"), misses = sum_of(row, "misses");
@@ -90,6 +100,7 @@ static void read_reply(struct top_row *row)
 	row->limit_bytes = limit_of(json_object_get(row->reply, "devices"));
 	write_devices(row->devices, json_object_get(row->reply, "devices"));
 	write_asleep(row);
+	write_spilled(row);
 	stat_rates_of_process(&row->rates, row->reply, row->before);
 	row->uptime_ns = stat_reply_u64_or_0(row->reply, "uptime_ns");
 	row->hit_rate = hits || misses ? (double)hits / ((double)hits + (double)misses) : -1;

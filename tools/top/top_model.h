@@ -20,7 +20,7 @@ enum {
 	TOP_LABELS_MAX = 64,
 	TOP_FILTER_MAX = 48,
 	TOP_DEVICES_TEXT_MAX = 32,
-	TOP_ASLEEP_MAX = STAT_COLUMN_MAX + 8,
+	TOP_NOTE_MAX = STAT_COLUMN_MAX + 8,
 };
 
 struct top_sample {
@@ -49,7 +49,8 @@ struct top_row {
 	uint64_t used_bytes, cached_bytes, pending_bytes, total_bytes, uptime_ns, n_ooms;
 	uint64_t peak_bytes, limit_bytes, n_used_blocks; /* limit_bytes: UINT64_MAX: not all devices have one */
 	char devices[TOP_DEVICES_TEXT_MAX];              /* "0", "0,1", or "" */
-	char asleep[TOP_ASLEEP_MAX];                     /* "asleep 28.0 MiB 5m", "waking" or the like, or "" */
+	char asleep[TOP_NOTE_MAX];                       /* "asleep 28.0 MiB 5m", "waking" or the like, or "" */
+	char spilled[TOP_NOTE_MAX];                      /* "in host 2.00 GiB 43.1 ms", or "" */
 	struct stat_rates rates;
 	double hit_rate; /* from 0 to 1; negative: unknown */
 };

@@ -16,7 +16,7 @@ enum {
 	PLOT_MIN = 4,
 	PLOT_LINES = 10,
 	PLOT_COLUMNS_MIN = 24,
-	CELL_MAX = TOP_COMMAND_MAX + STAT_ERROR_MAX + TOP_ASLEEP_MAX + 8
+	CELL_MAX = TOP_COMMAND_MAX + STAT_ERROR_MAX + 2 * TOP_NOTE_MAX + 16
 };
 
 /* The columns of the table. Each is shown only on screens that are wide enough. */
@@ -84,8 +84,8 @@ static void write_cell(char text[static CELL_MAX], const struct top_row *row, en
 	else if (cell == LABELS)
 		snprintf(text, CELL_MAX, "%s", row->labels);
 	else if (cell == COMMAND)
-		snprintf(text, CELL_MAX, "%s%s%s%s%s", row->error, *row->error ? " | " : "", row->asleep,
-			*row->asleep ? " | " : "", row->command);
+		snprintf(text, CELL_MAX, "%s%s%s%s%s%s%s", row->error, *row->error ? " | " : "", row->asleep,
+			*row->asleep ? " | " : "", row->spilled, *row->spilled ? " | " : "", row->command);
 	else if (!row->reply)
 		return;
 	else if (cell == UP)
@@ -253,6 +253,7 @@ static const char *const help[] = {
 	"q                   quit",
 	"",
 	"asleep | COMMAND: the bytes are given to the driver, for that time;",
+	"in host | COMMAND: the bytes are in host memory; using them takes that long;",
 	"used: allocated by the program; pending: freed, the GPU may still use it;",
 	"returning: on its way to the driver; cached: unused, ready for reuse;",
 	"outside: other processes, CUDA itself, memory that is not pooled.",
