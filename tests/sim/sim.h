@@ -124,5 +124,6 @@ bool sim_fault_parse(const char *spec);
 bool sim_is_sticky(CUresult code);
 void sim_print(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-void *sim_alloc_zeroed(size_t n, size_t size); /* ends the process if the host has no memory */
+void *sim_alloc(size_t bytes); /* ends the process if the host has no memory, as sim_alloc_zeroed() does */
+void *sim_alloc_zeroed(size_t n, size_t size);
 void sim_grow(void *array, unsigned *capacity, unsigned need, size_t size);
