@@ -11,6 +11,7 @@
 #include "hook_memory.h"
 #include "shim/backend/backend_device.h"
 #include "shim/backend/backend_pinned.h"
+#include "shim/backend/first_chunk.h"
 #include "shim/backend/foreign_free.h"
 #include "shim/backend/registered.h"
 #include "shim/backend/unpooled.h"
@@ -199,6 +200,7 @@ CUresult hook_cuMemAlloc_v2(CUdeviceptr *ptr, size_t bytes)
 		return gp_real.cuMemAlloc_v2(ptr, bytes);
 	gp_libraries_see();
 	gp_foreign_poll();
+	gp_first_chunk_expect(bytes);
 	failure.bytes = 0;
 	options.module = gp_module_now();
 	tcache = cache_to_alloc();
@@ -212,6 +214,7 @@ CUresult hook_cuMemAlloc_v2(CUdeviceptr *ptr, size_t bytes)
 			answered = gp_memory_is_answered(alloc_device(context, bytes, &options, &addr), &r);
 		gp_context_put(context);
 	}
+	gp_first_chunk_settle();
 	if (gp_unlikely(!answered))
 		return gp_real.cuMemAlloc_v2(ptr, bytes);
 	if (gp_likely(r == CUDA_SUCCESS))

@@ -89,7 +89,99 @@ static void ends(void)
 	app_report_driver();
 }
 
+/* Every function of the simulated driver. */
+static const char *const functions[] = {
+#define SIM_FN(name, ...)                #name,
+#define SIM_STREAM_FN(name, suffix, ...) #name, #name #suffix,
+#include "tests/sim/functions.def"
+};
+
+/*
+ * Tells in a line which driver calls the first allocation of the process makes. Left out are two calls that take some
+ * nanoseconds each.
+ */
+static void count_first(size_t bytes)
+{
+	uint64_t before[LENGTH(functions)];
+	CUdeviceptr ptr;
+	unsigned total = 0;
+
+	app_start();
+	for (size_t i = 0; i < LENGTH(functions); i++)
+		before[i] = app_calls(functions[i]);
+	APP_MUST(cuMemAlloc_v2(&ptr, bytes));
+	for (size_t i = 0; i < LENGTH(functions); i++) {
+		unsigned n = (unsigned)(app_calls(functions[i]) - before[i]);
+
+		if (!n || !strcmp(functions[i], "cuCtxGetCurrent") ||
+			!strcmp(functions[i], "cuThreadExchangeStreamCaptureMode"))
+			continue;
+		printf("%s %u\n", functions[i], n);
+		total += n;
+	}
+	printf("total %u\n", total);
+	APP_MUST(cuMemFree_v2(ptr));
+}
+
+static void first(void)
+{
+	count_first(MIB);
+}
+
+/* Larger than a chunk, so that the first growth takes several. */
+static void first_large(void)
+{
+	count_first(64 * MIB);
+}
+
+/*
+ * Tells whether the first allocation of the process succeeds, how often the driver was called for it to create, map,
+ * unmap and release memory, and how much of the device it takes.
+ */
+static void tell_first(CUresult r, size_t before)
+{
+	size_t (*allocated)(int) = (size_t(*)(int))app_simulator("simgpu_allocated_bytes");
+
+	printf("result %d, creates %u, maps %u, unmaps %u, releases %u, takes %zu MiB\n", r,
+		(unsigned)app_calls("cuMemCreate"), (unsigned)app_calls("cuMemMap"), (unsigned)app_calls("cuMemUnmap"),
+		(unsigned)app_calls("cuMemRelease"), (allocated(0) - before) / MIB);
+}
+
+static void ahead_of(size_t bytes, bool is_pinned)
+{
+	size_t (*allocated)(int) = (size_t(*)(int))app_simulator("simgpu_allocated_bytes");
+	CUdeviceptr ptr = 0;
+	void *pinned = NULL;
+	size_t before;
+	CUresult r;
+
+	app_start();
+	before = allocated(0);
+	r = is_pinned ? cuMemHostAlloc(&pinned, bytes, 0) : cuMemAlloc_v2(&ptr, bytes);
+	tell_first(r, before);
+}
+
+static void ahead_small(void)
+{
+	ahead_of(4 * KIB, false);
+}
+
+static void ahead_large(void)
+{
+	ahead_of(64 * MIB, false);
+}
+
+static void ahead_pinned(void)
+{
+	ahead_of(4 * KIB, true);
+}
+
 const struct app_scenario app_scenarios[] = {
+	{"ahead_small", ahead_small},
+	{"ahead_large", ahead_large},
+	{"ahead_pinned", ahead_pinned},
+	{"first", first},
+	{"first_large", first_large},
 	{"moves", moves},
 	{"ends", ends},
 	{0},
