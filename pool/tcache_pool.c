@@ -3,7 +3,9 @@
 
 /* The beginning and the end of a thread cache, and its flushes. */
 
+#include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "caches.h"
 #include "handover.h"
@@ -158,13 +160,31 @@ static void set_bounds(struct gp_tcache *tc, uint64_t bytes_max)
 	}
 }
 
+/*
+ * Returns a cache without blocks, in which everything but the table of blocks is zero: zeroing that as well would make
+ * the kernel provide its pages at once, most of which are used late or never.
+ */
+static struct gp_tcache *new_cache(void **ret_memory)
+{
+	size_t align = _Alignof(struct gp_tcache), behind = offsetof(struct gp_tcache, recent);
+	char *memory = malloc(sizeof(struct gp_tcache) + align), *start;
+
+	*ret_memory = memory;
+	if (!memory)
+		return NULL;
+	start = memory + (align - (uintptr_t)memory % align);
+	memset(start, 0, offsetof(struct gp_tcache, blocks));
+	memset(start + behind, 0, sizeof(struct gp_tcache) - behind);
+	return (struct gp_tcache *)(void *)start;
+}
+
 struct gp_tcache *gp_tcache_new(struct gp_pool *pool)
 {
 	struct gp_tcache *tc = NULL;
 	void *memory;
 
 	if (is_allowed(pool))
-		tc = gp_calloc_aligned(sizeof(*tc), _Alignof(struct gp_tcache), &memory);
+		tc = new_cache(&memory);
 	if (!tc)
 		return NULL;
 	tc->memory = memory;
