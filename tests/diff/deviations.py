@@ -307,6 +307,17 @@ DEVIATIONS = (
         ),
     ),
     Deviation(
+        "memory of a default pool that cuMemFree has freed does not count as used",
+        "the driver of an H100 counts it for as long as the process lives, even when all of it has gone back",
+        "off",
+        "freed memory may count as used in a pool",
+        "The driver may go on counting memory as used after",
+        (
+            Row("async", r"pool-books/used after cuMemFree and the trim", (*CACHING, *SYNCING), "0", "gpu",
+                is_certain=False),
+        ),
+    ),
+    Deviation(
         "a segment that is partly in use cannot be released to the driver",
         "a request larger than any free part of a segment fails where the driver's own layout would have served it",
         "binned",

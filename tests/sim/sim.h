@@ -94,7 +94,7 @@ struct sim_config {
 	size_t memory_bytes, context_bytes, granularity_bytes;
 	unsigned devices, driver_version;
 	uint64_t deadlock_ms;
-	bool realtime, strict, deinit_at_exit;
+	bool realtime, strict, deinit_at_exit, records_are_operations;
 	const char *shared;                        /* name of a file, or NULL */
 	unsigned char lacks[SIM_N_ATTRIBUTES / 8]; /* a bit for each attribute of devices that reads 0 */
 	bool hidden[SIM_N_FNS], disagrees[SIM_N_FNS];
