@@ -65,45 +65,22 @@ static int mapping_address_reserve(void *arg, uint64_t bytes, uint64_t *ret_addr
 
 static void mapping_address_free(void *arg, uint64_t addr, uint64_t bytes)
 {
+	gp_first_chunk_drop(arg);
 	if (!gp_slow_path_is_any(GP_SLOW_PATH_BYPASS))
 		(void)gp_real.cuMemAddressFree(addr, bytes);
 }
 
-static int mapping_create(void *arg, uint64_t bytes, uint64_t *ret_handle)
-{
-	struct gp_context *context = arg;
-	CUmemAllocationProp properties = gp_mapping_properties(context);
-	struct gp_driver_scope scope;
-	CUresult r;
-
-	gp_libraries_look();
-	if (gp_unlikely(atomic_load_explicit(&context->downgraded, memory_order_relaxed)))
-		gp_backend_log_downgrades(context);
-	if (!gp_context_enter(context))
-		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-	r = gp_driver_enter(&scope, context->handle);
-	if (!r) {
-		if (!gp_first_chunk_take(context, bytes, ret_handle))
-			r = gp_real.cuMemCreate(ret_handle, bytes, &properties, 0);
-		gp_driver_leave(&scope);
-	}
-	gp_context_leave(context);
-	if (!r)
-		gp_device_note_growth(context->device);
-	return result_of(r);
-}
-
 static void mapping_release(void *arg, uint64_t handle, uint64_t bytes)
 {
+	struct gp_context *context = arg;
 	struct gp_driver_relaxed relaxed;
-	struct gp_first_chunk first;
 	CUresult r;
 
+	if (gp_first_chunk_is(context, handle))
+		gp_first_chunk_unmap(context);
 	if (gp_slow_path_is_any(GP_SLOW_PATH_BYPASS))
 		return;
 	relaxed = gp_driver_relax();
-	if (gp_first_chunk_find(handle, &first))
-		(void)gp_real.cuMemUnmap(first.addr, first.bytes);
 	r = gp_real.cuMemRelease(handle);
 	gp_driver_unrelax(&relaxed);
 	/* The driver has shut down: the process is ending, and its memory with it. */
@@ -111,6 +88,33 @@ static void mapping_release(void *arg, uint64_t handle, uint64_t bytes)
 		gp_slow_path_add(GP_SLOW_PATH_BYPASS);
 	else if (r)
 		gp_log(GP_LOG_WARN, "the driver refused to take memory back: error %d", r);
+}
+
+static int mapping_create(void *arg, uint64_t bytes, uint64_t *ret_handle)
+{
+	struct gp_context *context = arg;
+	CUmemAllocationProp properties = gp_mapping_properties(context);
+	bool is_first = gp_first_chunk_take(context, bytes, ret_handle);
+	struct gp_driver_scope scope;
+	CUresult r = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+
+	gp_libraries_look();
+	if (gp_unlikely(atomic_load_explicit(&context->downgraded, memory_order_relaxed)))
+		gp_backend_log_downgrades(context);
+	if (gp_context_enter(context)) {
+		r = gp_driver_enter(&scope, context->handle);
+		if (!r) {
+			if (!is_first)
+				r = gp_real.cuMemCreate(ret_handle, bytes, &properties, 0);
+			gp_driver_leave(&scope);
+		}
+		gp_context_leave(context);
+	}
+	if (!r)
+		gp_device_note_growth(context->device);
+	else if (is_first)
+		mapping_release(context, *ret_handle, bytes);
+	return result_of(r);
 }
 
 static int mapping_unmap(void *arg, uint64_t addr, uint64_t bytes)
@@ -167,44 +171,47 @@ CUresult gp_mapping_map(struct gp_context *context, CUdeviceptr ptr, size_t byte
 	return r;
 }
 
-/*
- * Finishes the map of the context's first chunk, which is mapped already, as a rule at the right address. If the driver
- * refuses to unmap it elsewhere, the map fails, and the chunk's memory stays there until the end of the process.
- */
-static CUresult map_first(
-	struct gp_context *context, CUdeviceptr ptr, const struct gp_first_chunk *first, bool *ret_is_stuck)
+/* Finishes the map of the context's first chunk, which is mapped already, as a rule at the right address. */
+static CUresult map_first(struct gp_context *context, CUdeviceptr ptr, uint64_t handle, bool *ret_is_stuck)
 {
+	const struct gp_first_chunk *first = &context->first_chunk;
+	bool is_in_place = first->addr == ptr;
 	CUresult r;
 
-	if (first->addr != ptr) {
+	if (!is_in_place) {
 		r = gp_real.cuMemUnmap(first->addr, first->bytes);
-		return r ? r : gp_mapping_map(context, ptr, first->bytes, first->handle, ret_is_stuck);
+		if (!r)
+			r = gp_mapping_map(context, ptr, first->bytes, handle, ret_is_stuck);
+	} else {
+		r = gp_mapping_allow(ptr, first->bytes, gp_mapping_devices(context) & ~first->devices);
+		if (r && gp_real.cuMemUnmap(ptr, first->bytes))
+			*ret_is_stuck = true;
 	}
-	r = gp_mapping_allow(ptr, first->bytes, gp_mapping_devices(context) & ~first->devices);
-	if (r && gp_real.cuMemUnmap(ptr, first->bytes))
-		*ret_is_stuck = true;
+	gp_first_chunk_done(context);
 	return r;
 }
 
 static int mapping_map(void *arg, uint64_t addr, uint64_t bytes, uint64_t handle, bool *ret_is_stuck)
 {
 	struct gp_context *context = arg;
-	struct gp_first_chunk first;
 	struct gp_driver_scope scope;
-	CUresult r;
+	CUresult r = CUDA_ERROR_CONTEXT_IS_DESTROYED;
 
-	if (!gp_context_enter(context))
-		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-	r = gp_driver_enter(&scope, context->handle);
-	if (!r) {
-		r = error_of_context();
-		if (!r && gp_first_chunk_find(handle, &first))
-			r = map_first(context, addr, &first, ret_is_stuck);
-		else if (!r)
-			r = gp_mapping_map(context, addr, bytes, handle, ret_is_stuck);
-		gp_driver_leave(&scope);
+	if (gp_context_enter(context)) {
+		r = gp_driver_enter(&scope, context->handle);
+		if (!r) {
+			r = error_of_context();
+			if (!r && gp_first_chunk_is(context, handle))
+				r = map_first(context, addr, handle, ret_is_stuck);
+			else if (!r)
+				r = gp_mapping_map(context, addr, bytes, handle, ret_is_stuck);
+			gp_driver_leave(&scope);
+		}
+		gp_context_leave(context);
 	}
-	gp_context_leave(context);
+	/* Other threads wait for the first chunk, and its addresses are to be free. */
+	if (r && gp_first_chunk_is(context, handle))
+		gp_first_chunk_unmap(context);
 	return result_of(r);
 }
 

@@ -3,69 +3,96 @@
 
 #include "first_chunk.h"
 
-#include <stdlib.h>
-
 #include "shim/base/slow_path.h"
 #include "shim/context/driver_call.h"
 #include "shim/driver/driver_table.h"
 
 _Thread_local struct gp_first_chunks gp_first_chunks __attribute__((tls_model("initial-exec")));
 
-bool gp_first_chunk_keep(const struct gp_first_chunk *chunk)
+void gp_first_chunk_keep(struct gp_context *context, const struct gp_first_chunk *chunk)
 {
-	struct gp_first_chunk *kept = malloc(sizeof(*kept));
-
-	if (!kept)
-		return false;
-	*kept = *chunk;
-	gp_first_chunks.kept = kept;
-	return true;
+	gp_context_ref(context);
+	gp_first_chunks.keeper = context;
+	context->first_chunk = *chunk;
+	atomic_store(&context->first_chunk_state, GP_FIRST_CHUNK_KEPT);
 }
 
-/* Forgets the kept chunk. */
-static struct gp_first_chunk forget(void)
+/* Takes the chunk if no other thread has. */
+static bool take(struct gp_context *context)
 {
-	struct gp_first_chunk chunk = *gp_first_chunks.kept;
+	int kept = GP_FIRST_CHUNK_KEPT;
 
-	free(gp_first_chunks.kept);
-	gp_first_chunks.kept = NULL;
-	return chunk;
+	return atomic_compare_exchange_strong(&context->first_chunk_state, &kept, GP_FIRST_CHUNK_TAKEN);
 }
 
-void gp_first_chunk_give_back(void)
+void gp_first_chunk_done(struct gp_context *context)
 {
-	struct gp_first_chunk chunk = forget();
+	atomic_store(&context->first_chunk_state, GP_FIRST_CHUNK_NONE);
+}
+
+void gp_first_chunk_unmap(struct gp_context *context)
+{
 	struct gp_driver_relaxed relaxed;
 
-	if (chunk.is_taken || gp_slow_path_is_any(GP_SLOW_PATH_BYPASS))
+	if (!gp_slow_path_is_any(GP_SLOW_PATH_BYPASS)) {
+		relaxed = gp_driver_relax();
+		(void)gp_real.cuMemUnmap(context->first_chunk.addr, context->first_chunk.bytes);
+		gp_driver_unrelax(&relaxed);
+	}
+	gp_first_chunk_done(context);
+}
+
+/* Gives a taken chunk back. */
+static void give_back(struct gp_context *context)
+{
+	uint64_t handle = context->first_chunk.handle;
+	struct gp_driver_relaxed relaxed;
+
+	gp_first_chunk_unmap(context);
+	if (gp_slow_path_is_any(GP_SLOW_PATH_BYPASS))
 		return;
 	relaxed = gp_driver_relax();
-	(void)gp_real.cuMemUnmap(chunk.addr, chunk.bytes);
-	(void)gp_real.cuMemRelease(chunk.handle);
+	(void)gp_real.cuMemRelease(handle);
 	gp_driver_unrelax(&relaxed);
 }
 
-bool gp_first_chunk_take(const struct gp_context *context, uint64_t bytes, uint64_t *ret_handle)
+void gp_first_chunk_drop(struct gp_context *context)
 {
-	struct gp_first_chunk *kept = gp_first_chunks.kept;
-
-	if (gp_likely(!kept) || kept->is_taken || kept->context != context)
-		return false;
-	if (kept->bytes != bytes) {
-		gp_first_chunk_give_back();
-		return false;
-	}
-	kept->is_taken = true;
-	*ret_handle = kept->handle;
-	return true;
+	if (gp_unlikely(atomic_load(&context->first_chunk_state) == GP_FIRST_CHUNK_KEPT) && take(context))
+		give_back(context);
 }
 
-bool gp_first_chunk_find(uint64_t handle, struct gp_first_chunk *ret_chunk)
+void gp_first_chunk_settle_slow(void)
 {
-	const struct gp_first_chunk *kept = gp_first_chunks.kept;
+	struct gp_context *context = gp_first_chunks.keeper;
 
-	if (gp_likely(!kept) || !kept->is_taken || kept->handle != handle)
-		return false;
-	*ret_chunk = forget();
-	return true;
+	gp_first_chunks.keeper = NULL;
+	gp_first_chunk_drop(context);
+	gp_context_unref(context);
+}
+
+bool gp_first_chunk_take(struct gp_context *context, uint64_t bytes, uint64_t *ret_handle)
+{
+	int state;
+
+	for (unsigned attempt = 0; (state = atomic_load(&context->first_chunk_state)) != GP_FIRST_CHUNK_NONE;) {
+		if (state == GP_FIRST_CHUNK_TAKEN) {
+			gp_yield(attempt++);
+			continue;
+		}
+		if (!take(context))
+			continue;
+		if (context->first_chunk.bytes == bytes) {
+			*ret_handle = context->first_chunk.handle;
+			return true;
+		}
+		give_back(context);
+	}
+	return false;
+}
+
+bool gp_first_chunk_is(const struct gp_context *context, uint64_t handle)
+{
+	return gp_unlikely(atomic_load(&context->first_chunk_state) == GP_FIRST_CHUNK_TAKEN) &&
+	       context->first_chunk.handle == handle;
 }

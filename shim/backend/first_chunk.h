@@ -4,47 +4,41 @@
 
 /*
  * The first chunk of a context. Only a chunk that is created and mapped shows that the driver can map memory, and this
- * takes the driver 0.1 ms. So the thread whose allocation makes the context keeps that chunk, and the growth for the
- * same allocation takes it, at the address where it is mapped already. A chunk that is not taken goes back when the
- * call ends, so no other thread ever sees a kept chunk.
+ * takes the driver 0.1 ms. So the context keeps that chunk until the end of the allocation that made the context. The
+ * first growth takes it, as a rule at the address where it is mapped already.
+ *
+ * No other memory is created in the context while it keeps a chunk or a thread has taken the chunk, and so none is
+ * mapped at the chunk's addresses: each creation first takes the chunk, gives it back, or waits for the thread that has
+ * taken it. Such a thread waits for no other one until it has mapped or released the chunk.
  */
 
 #include "shim/context/context.h"
 
-struct gp_first_chunk {
-	const struct gp_context *context;
-	uint64_t addr, bytes, handle;
-	uint64_t devices; /* that have access: bits as of gp_mapping_devices */
-	bool is_taken;    /* the pool has the handle, and will map or release it next */
-};
-
 /* The calling thread's. */
 struct gp_first_chunks {
-	uint64_t expected_bytes;     /* what the allocation under way requests, or 0 */
-	struct gp_first_chunk *kept; /* or NULL */
+	uint64_t expected_bytes;   /* what the allocation under way requests, or 0 */
+	struct gp_context *keeper; /* a context that it made and that keeps a chunk, with a reference; or NULL */
 };
 extern _Thread_local struct gp_first_chunks gp_first_chunks __attribute__((tls_model("initial-exec")));
 
-/* Keeps a mapped chunk until the end of the allocation under way. Returns false if host memory is short. */
-bool gp_first_chunk_keep(const struct gp_first_chunk *chunk);
+/* Lets a context that no other thread knows keep a mapped chunk. */
+void gp_first_chunk_keep(struct gp_context *context, const struct gp_first_chunk *chunk);
 
 /*
- * Takes the context's kept chunk if it has that size, and returns true. Gives back one of another size, so that its
- * memory is available.
+ * To be called before memory is created, without the context's lock, which a thread that ends the context may wait for.
+ * Returns true if the context had a chunk of that size, and its handle. The thread has taken it then, and must either
+ * use the mapping and call gp_first_chunk_done, or unmap it. A chunk of another size goes back, so that its memory is
+ * available.
  */
-bool gp_first_chunk_take(const struct gp_context *context, uint64_t bytes, uint64_t *ret_handle);
+bool gp_first_chunk_take(struct gp_context *context, uint64_t bytes, uint64_t *ret_handle);
+void gp_first_chunk_done(struct gp_context *context);
+void gp_first_chunk_unmap(struct gp_context *context);
 
-/* If the handle is that of the chunk which was taken last, forgets the chunk and returns true. */
-bool gp_first_chunk_find(uint64_t handle, struct gp_first_chunk *ret_chunk);
+/* True if the handle is that of the chunk that was taken: it is mapped at context->first_chunk.addr. */
+bool gp_first_chunk_is(const struct gp_context *context, uint64_t handle);
 
-/* Gives back a chunk that was kept and not taken. */
-void gp_first_chunk_give_back(void);
-
-static inline void gp_first_chunk_drop(void)
-{
-	if (gp_unlikely(gp_first_chunks.kept != NULL))
-		gp_first_chunk_give_back();
-}
+/* Gives the context's chunk back, if it keeps one. To be called before its addresses are freed. */
+void gp_first_chunk_drop(struct gp_context *context);
 
 /* Bracket an allocation of device memory. */
 static inline void gp_first_chunk_expect(uint64_t bytes)
@@ -52,8 +46,11 @@ static inline void gp_first_chunk_expect(uint64_t bytes)
 	gp_first_chunks.expected_bytes = bytes;
 }
 
+void gp_first_chunk_settle_slow(void);
+
 static inline void gp_first_chunk_settle(void)
 {
 	gp_first_chunks.expected_bytes = 0;
-	gp_first_chunk_drop();
+	if (gp_unlikely(gp_first_chunks.keeper != NULL))
+		gp_first_chunk_settle_slow();
 }

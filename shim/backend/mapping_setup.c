@@ -58,7 +58,7 @@ bool gp_mapping_says_shareable(const struct gp_context *context)
 static CUresult map_once(struct gp_context *context, uint64_t addr, uint64_t bytes, bool is_needed)
 {
 	CUmemAllocationProp properties = gp_mapping_properties(context);
-	struct gp_first_chunk chunk = {.context = context, .addr = addr, .bytes = bytes};
+	struct gp_first_chunk chunk = {.addr = addr, .bytes = bytes};
 	bool is_stuck = false;
 	CUresult r = gp_real.cuMemCreate(&chunk.handle, bytes, &properties, 0);
 
@@ -66,8 +66,10 @@ static CUresult map_once(struct gp_context *context, uint64_t addr, uint64_t byt
 		return r;
 	chunk.devices = gp_mapping_devices(context);
 	r = gp_mapping_map(context, addr, bytes, chunk.handle, &is_stuck);
-	if (!r && is_needed && gp_first_chunk_keep(&chunk))
+	if (!r && is_needed) {
+		gp_first_chunk_keep(context, &chunk);
 		return CUDA_SUCCESS;
+	}
 	if (!r)
 		r = gp_real.cuMemUnmap(addr, bytes);
 	(void)gp_real.cuMemRelease(chunk.handle);

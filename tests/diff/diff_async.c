@@ -6,6 +6,7 @@
  * owner of memory reads back, in every order that the API promises.
  */
 
+#include "api/gpupool.h"
 #include "tests/preload/app_driver.h"
 #include "tests/sim/abi.h"
 
@@ -685,7 +686,7 @@ static bool is_pooled(void)
 {
 	const char *setting = getenv("GPUPOOL_ASYNC");
 
-	return dlsym(RTLD_DEFAULT, "gpupool_version") && setting && !strcmp(setting, "on");
+	return gpupool_version() && setting && !strcmp(setting, "on");
 }
 
 static void threads(void)

@@ -3,6 +3,8 @@
 
 /* Makes a pool move memory while other memory is in use. */
 
+#include <pthread.h>
+
 #include "app_driver.h"
 
 enum { N_BLOCKS = 24, ROUNDS = 12 };
@@ -176,7 +178,46 @@ static void ahead_pinned(void)
 	ahead_of(4 * KIB, true);
 }
 
+/* Threads make the first allocations of the process at the same time. Each size has a first chunk of its own. */
+static pthread_barrier_t all_there;
+
+static void *allocate_first(void *arg)
+{
+	static const size_t sizes[] = {4 * KIB, 64 * MIB, 2 * MIB, 6 * MIB, MIB};
+	uintptr_t nth = (uintptr_t)arg;
+	size_t bytes = sizes[nth % LENGTH(sizes)], wrong = 0;
+	CUdeviceptr ptr;
+
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	pthread_barrier_wait(&all_there);
+	ptr = app_alloc(bytes);
+	app_fill(CU_STREAM_PER_THREAD, ptr, 4 * KIB, (uint32_t)nth);
+	wrong = app_count_wrong(CU_STREAM_PER_THREAD, ptr, 4 * KIB, (uint32_t)nth);
+	APP_MUST(cuMemFree_v2(ptr));
+	return (void *)wrong;
+}
+
+static void first_threads(void)
+{
+	enum { THREADS = 5 };
+	pthread_t threads[THREADS];
+	size_t wrong = 0;
+	void *result;
+
+	app_start();
+	pthread_barrier_init(&all_there, NULL, THREADS);
+	for (uintptr_t i = 0; i < THREADS; i++)
+		if (pthread_create(&threads[i], NULL, allocate_first, (void *)i))
+			exit(71);
+	for (unsigned i = 0; i < THREADS; i++) {
+		pthread_join(threads[i], &result);
+		wrong += (size_t)result;
+	}
+	app_say("wrong words", "%zu", wrong);
+}
+
 const struct app_scenario app_scenarios[] = {
+	{"first_threads", first_threads},
 	{"ahead_small", ahead_small},
 	{"ahead_large", ahead_large},
 	{"ahead_pinned", ahead_pinned},

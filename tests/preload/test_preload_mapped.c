@@ -248,6 +248,18 @@ START_TEST(the_first_allocation_uses_the_chunk_that_was_mapped_ahead_of_it_or_gi
 }
 END_TEST
 
+/* Only one of the contexts that threads make at the same time stays. Any thread may take its first chunk. */
+START_TEST(threads_that_allocate_first_at_the_same_time_all_get_memory)
+{
+	static const char *const env[] = {
+		MAPPED, "GPUPOOL_LOG=warn", "SIMGPU_JITTER=cuMemMap=2,cuMemUnmap=1,cuMemCreate=3", NULL};
+
+	play_same(&(struct play){.program = "app_mapped", .words = {"first_threads"}, .env = env});
+	ck_assert_str_eq(play_out, "wrong words: 0\n");
+	ck_assert_str_eq(play_err, "");
+}
+END_TEST
+
 START_TEST(auto_is_vmm_where_that_works_and_otherwise_split_with_the_reason_in_the_status)
 {
 	const char *env[] = {"GPUPOOL_POOL=auto", "GPUPOOL_LOG=info", choices[_i].variable, NULL};
@@ -292,6 +304,7 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc, the_first_allocation_makes_no_driver_call_but_these, 0, (int)LENGTH(firsts));
 	tcase_add_loop_test(tc, the_first_allocation_uses_the_chunk_that_was_mapped_ahead_of_it_or_gives_it_back, 0,
 		(int)LENGTH(ahead));
+	tcase_add_loop_test(tc, threads_that_allocate_first_at_the_same_time_all_get_memory, 0, 12);
 	tcase_add_loop_test(tc, auto_is_vmm_where_that_works_and_otherwise_split_with_the_reason_in_the_status, 0,
 		(int)LENGTH(choices));
 }
