@@ -27,6 +27,7 @@
 #include "backend_spill.h"
 #include "backend_supply.h"
 #include "fence_call.h"
+#include "first_chunk.h"
 #include "pool_options.h"
 #include "spill.h"
 #include "shim/base/clock.h"
@@ -541,6 +542,7 @@ static const char *mapped_pool_new(struct gp_context *context, struct gp_pool **
 	else if (gp_state.config.pool == GP_CONFIG_POOL_AUTO && !context->is_shareable)
 		why_not = why_cannot_share;
 	if (why_not) {
+		gp_first_chunk_release();
 		pool_undo(pool);
 		return why_not;
 	}

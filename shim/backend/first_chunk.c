@@ -9,14 +9,6 @@
 
 _Thread_local struct gp_first_chunks gp_first_chunks __attribute__((tls_model("initial-exec")));
 
-void gp_first_chunk_keep(struct gp_context *context, const struct gp_first_chunk *chunk)
-{
-	gp_context_ref(context);
-	gp_first_chunks.keeper = context;
-	context->first_chunk = *chunk;
-	atomic_store(&context->first_chunk_state, GP_FIRST_CHUNK_KEPT);
-}
-
 /* Takes the chunk if no other thread has. */
 static bool take(struct gp_context *context)
 {
@@ -62,13 +54,23 @@ void gp_first_chunk_drop(struct gp_context *context)
 		give_back(context);
 }
 
-void gp_first_chunk_settle_slow(void)
+void gp_first_chunk_release_slow(void)
 {
 	struct gp_context *context = gp_first_chunks.keeper;
 
 	gp_first_chunks.keeper = NULL;
 	gp_first_chunk_drop(context);
 	gp_context_unref(context);
+}
+
+void gp_first_chunk_keep(struct gp_context *context, const struct gp_first_chunk *chunk)
+{
+	/* A hook of the program may change the current context within an allocation. */
+	gp_first_chunk_release();
+	gp_context_ref(context);
+	gp_first_chunks.keeper = context;
+	context->first_chunk = *chunk;
+	atomic_store(&context->first_chunk_state, GP_FIRST_CHUNK_KEPT);
 }
 
 bool gp_first_chunk_take(struct gp_context *context, uint64_t bytes, uint64_t *ret_handle)

@@ -46,11 +46,17 @@ static inline void gp_first_chunk_expect(uint64_t bytes)
 	gp_first_chunks.expected_bytes = bytes;
 }
 
-void gp_first_chunk_settle_slow(void);
+void gp_first_chunk_release_slow(void);
+
+/* Lets no context that this thread made keep a chunk. */
+static inline void gp_first_chunk_release(void)
+{
+	if (gp_unlikely(gp_first_chunks.keeper != NULL))
+		gp_first_chunk_release_slow();
+}
 
 static inline void gp_first_chunk_settle(void)
 {
 	gp_first_chunks.expected_bytes = 0;
-	if (gp_unlikely(gp_first_chunks.keeper != NULL))
-		gp_first_chunk_settle_slow();
+	gp_first_chunk_release();
 }
