@@ -8,9 +8,11 @@
  * Functions that make the driver examine memory are visits (HOOK_VISITS, HOOK_PASSED): while the process is asleep they
  * wake it first.
  *
- * Functions that submit work (WORK) count the submission and call the driver. Until serial mode has ended, and while a
- * stream captures, they also look at the stream. The FAST variants first try the thread's cache (hit_SYMBOL in
- * hook_memory.h) without the other steps: the earlier call that created this cache went through all of them.
+ * Functions that submit work (WORK) count the submission and call the driver. Until serial mode has ended, while a
+ * stream captures, and with GPUPOOL_ASYNC=on, they also look at the stream.
+ *
+ * The FAST variants first try the thread's cache (hit_SYMBOL in hook_memory.h) without the other steps: the earlier
+ * call that created this cache went through all of them.
  */
 
 #include <errno.h>
@@ -19,6 +21,7 @@
 #include "pool/base.h"
 #include "shim/base/slow_path.h"
 #include "shim/context/serial.h"
+#include "shim/context/stream_order.h"
 #include "shim/driver/driver_table.h"
 #include "shim/driver/submit.h"
 #include "shim/process.h"
@@ -98,6 +101,7 @@ static CUresult visited(CUresult r)
 		gp_serial_see(stream, flags);                                                                 \
 		gp_capture_see(stream, flags);                                                                \
 		lane = gp_submit_begin();                                                                     \
+		gp_stream_order_see(stream, flags);                                                           \
 		r = gp_real.symbol arguments;                                                                 \
 		gp_submit_end(lane);                                                                          \
 		return r;                                                                                     \

@@ -298,7 +298,7 @@ DEVIATIONS = (
     ),
     Deviation(
         "an allocation or a free in a default stream or a blocking stream is not a barrier between other streams",
-        "with GPUPOOL_ASYNC=on the pool submits no work for it; what is freed there is reused on completion",
+        "with GPUPOOL_ASYNC=on the pool submits no work for it; what is freed there is reused on completion if that matters",
         "off",
         "an allocation in a stream is a barrier",
         "wait for each other at operations of the driver, and an allocation from the pool is not",

@@ -56,7 +56,7 @@ void app_must(int result, const char *call);
 bool app_is_simulated(void);
 
 void app_fact(const char *name, uint64_t value);
-uint64_t app_calls(const char *function); /* calls of the simulated driver so far; 0 on a real driver */
+uint64_t app_calls(const char *function); /* calls of the simulated driver so far, NULL: of all; 0 on a real driver */
 uint64_t app_now_ns(void);                /* the simulated driver's clock, or CLOCK_MONOTONIC on a real driver */
 void app_fact_calls(const char *function);
 

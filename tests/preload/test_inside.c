@@ -115,6 +115,7 @@ static const char *const in_order[][3] = {
 	{"app_in_order", "app_in_order_inside", "threads"},
 	{"app_in_order", "app_in_order_inside", "implicit"},
 	{"app_in_order", "app_in_order_inside", "mixed-frees"},
+	{"app_async", "app_async_inside", "threads"},
 };
 
 static const char *const in_order_pools[][6] = {
