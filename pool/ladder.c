@@ -42,8 +42,14 @@ static int step_gpuwait(struct gp_pool *pool, struct gp_request *request, struct
 /* A block in a thread cache, of this thread or another, may be usable at once. */
 static int step_flush(struct gp_pool *pool, struct gp_request *request, struct gp_claim_token *ret_token)
 {
-	if (gp_caches_flush_for(pool, request->size))
+	if (!gp_caches_flush_for(pool, request->size))
+		return -ENOENT;
+	if (request->stream)
+		*ret_token = gp_reuse_take_of_stream(pool, request);
+	if (!ret_token->block)
 		*ret_token = gp_reuse_take(pool, request);
+	if (request->stream && !ret_token->block)
+		*ret_token = gp_reuse_take_part_of_stream(pool, request);
 	return ret_token->block ? 0 : -ENOENT;
 }
 

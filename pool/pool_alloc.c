@@ -292,12 +292,8 @@ int gp_pool_free_on(struct gp_addrmap *map, uint64_t addr, uint64_t stream)
 	return release(map, addr, &(struct take_back){.mode = GP_FREE_UNFENCED, .stream = stream}, NULL, NULL);
 }
 
-int gp_pool_try_free_on(struct gp_addrmap *map, uint64_t addr, uint64_t stream, struct gp_pool *pool)
+int gp_pool_take_back_on(struct gp_pool *pool, struct gp_block *block, uint64_t stream)
 {
-	struct gp_block *block = gp_addrmap_try_claim(map, addr, pool);
-
-	if (gp_unlikely(!block))
-		return -ENOENT;
 	return take_back(pool, block, &(struct take_back){.mode = GP_FREE_UNFENCED, .stream = stream});
 }
 

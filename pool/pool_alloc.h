@@ -68,13 +68,11 @@ int gp_pool_free(struct gp_addrmap *map, uint64_t addr, enum gp_free_mode mode);
  */
 int gp_pool_free_on(struct gp_addrmap *map, uint64_t addr, uint64_t stream);
 
-/*
- * Serve nearly every allocation and free in stream order. gp_pool_take_on returns the address of a block that was freed
- * on the stream, or 0 if none fits. gp_pool_try_free_on returns what gp_pool_free_on does, or -ENOENT if it does not
- * find the block in this pool: then gp_pool_free_on has to take it.
- */
+/* Returns the address of a block that was freed on the stream, or 0 if none has nearly that size. */
 uint64_t gp_pool_take_on(struct gp_pool *pool, uint64_t bytes, uint64_t stream, uint32_t module);
-int gp_pool_try_free_on(struct gp_addrmap *map, uint64_t addr, uint64_t stream, struct gp_pool *pool);
+
+/* As gp_pool_free_on, for a block of the pool that the caller has claimed. */
+int gp_pool_take_back_on(struct gp_pool *pool, struct gp_block *block, uint64_t stream);
 
 /*
  * A free in two steps: the program no longer holds the block after the first, and the pool has it, unfenced, after the

@@ -33,9 +33,10 @@ struct gp_cache_ops {
 struct gp_cache {
 	struct gp_ownlock lock; /* the owner's */
 	/*
-	 * Bytes held in small and in large blocks: written by the owner, or with the cache closed; read by any thread.
+	 * Bytes held in small and in large blocks, and in blocks freed in stream order: written by the owner, or with
+	 * the cache closed; read by any thread.
 	 */
-	_Atomic uint64_t bytes, large_bytes;
+	_Atomic uint64_t bytes, large_bytes, stream_bytes;
 	const struct gp_cache_ops *ops;
 	struct gp_list link; /* pool->caches */
 };
@@ -169,7 +170,8 @@ static inline bool gp_pool_is_any_in_caches_locked(const struct gp_pool *pool)
 		const struct gp_cache *cache = gp_container_of(link, struct gp_cache, link);
 
 		if (atomic_load_explicit(&cache->bytes, memory_order_relaxed) ||
-			atomic_load_explicit(&cache->large_bytes, memory_order_relaxed))
+			atomic_load_explicit(&cache->large_bytes, memory_order_relaxed) ||
+			atomic_load_explicit(&cache->stream_bytes, memory_order_relaxed))
 			return true;
 	}
 	return false;

@@ -130,12 +130,26 @@ struct gp_highs gp_pool_highs(struct gp_pool *pool)
 
 void gp_pool_restart_highs(struct gp_pool *pool, bool restarts_stream, bool restarts_total)
 {
+	struct gp_stats counted;
+
 	gp_mutex_lock(&pool->lock);
+	counted = pool->stats;
+	gp_caches_count_locked(pool, &counted);
 	if (restarts_stream)
-		pool->stream_high_bytes = pool->stats.stream_bytes;
+		pool->stream_high_bytes = counted.stream_bytes;
 	if (restarts_total)
 		pool->total_high_bytes = pool->stats.total_bytes;
 	gp_mutex_unlock(&pool->lock);
+}
+
+uint64_t gp_pool_seq(const struct gp_pool *pool)
+{
+	return gp_fence_started(pool->fence);
+}
+
+bool gp_pool_is_past(const struct gp_pool *pool, uint64_t seq)
+{
+	return seq < gp_fence_completed(pool->fence);
 }
 
 typedef bool visit_fn(void *arg, const struct gp_block_info *info);

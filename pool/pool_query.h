@@ -41,6 +41,13 @@ struct gp_highs {
 struct gp_highs gp_pool_highs(struct gp_pool *pool);
 void gp_pool_restart_highs(struct gp_pool *pool, bool restarts_stream, bool restarts_total);
 
+/*
+ * A fence after the number that gp_pool_seq returns covers all that was submitted to the context so far.
+ * gp_pool_is_past: true if such a fence has completed.
+ */
+uint64_t gp_pool_seq(const struct gp_pool *pool);
+bool gp_pool_is_past(const struct gp_pool *pool, uint64_t seq);
+
 /* Calls fn for every block that the program holds, with the pool's lock held, until fn returns false. */
 void gp_pool_each_used(struct gp_pool *pool, bool (*fn)(void *arg, const struct gp_block_info *info), void *arg);
 

@@ -17,8 +17,6 @@
 #include "tcache_impl.h"
 #include "tcache_large.h"
 
-_Static_assert(GP_TCACHE_SETS == 1 << (64 - 54), "the hash fits");
-
 static struct gp_bin *bin_of(struct gp_tcache *tc, uint64_t size)
 {
 	return &tc->bins[gp_bin_index(size)];
@@ -36,11 +34,6 @@ static bool is_full(const struct gp_bin *bin)
 	return bin->count >= bin->depth;
 }
 
-static struct gp_recent *recent_set(struct gp_tcache *tc, uint64_t addr)
-{
-	return tc->recent[((addr / GP_ALIGN) * UINT64_C(0x9e3779b97f4a7c15)) >> 54];
-}
-
 struct gp_pool *gp_tcache_pool(const struct gp_tcache *tc)
 {
 	return tc->pool;
@@ -49,20 +42,6 @@ struct gp_pool *gp_tcache_pool(const struct gp_tcache *tc)
 bool gp_tcache_is_dead(const struct gp_tcache *tc)
 {
 	return gp_flag_is_set(&tc->pool->dead);
-}
-
-/* Remembers a block that the thread was given just now for a request of that size. */
-static void remember(struct gp_tcache *tc, const struct gp_claim_token *token, uint64_t size)
-{
-	struct gp_recent *set = recent_set(tc, token->addr);
-
-	set[1] = set[0];
-	set[0] = (struct gp_recent){
-		.addr = token->addr,
-		.size = size,
-		.block = token->block,
-		.word = token->word,
-	};
 }
 
 /* The ways in which a bin can serve a request. */
@@ -205,15 +184,6 @@ static void fence_earlier(struct gp_tcache *tc, struct gp_bin *bin)
 	gp_ownlock_leave(&tc->cache.lock);
 }
 
-/* True if the pool can grow for requests. */
-static inline bool can_pool_grow(const struct gp_tcache *tc)
-{
-	const struct gp_pool *pool = tc->pool;
-
-	return !gp_pool_is_pressed(pool) && !gp_flag_is_set(&pool->is_full) &&
-	       gp_budget_left(pool->options.budget) >= tc->bytes_max;
-}
-
 /*
  * Returns the size for a small request: unless memory is short, a block is cut large enough for every request of its
  * bin.
@@ -222,7 +192,7 @@ static uint64_t size_to_keep(const struct gp_tcache *tc, const struct gp_request
 {
 	uint64_t size = gp_bin_size_max(gp_bin_index(request->size));
 
-	return request->kind->is_cut && size <= tc->size_max && can_pool_grow(tc) ? size : request->size;
+	return request->kind->is_cut && size <= tc->size_max && gp_tcache_can_pool_grow(tc) ? size : request->size;
 }
 
 /*
@@ -294,7 +264,7 @@ static __attribute__((noinline)) uint64_t take_slow(struct gp_tcache *tc, uint64
 		gp_ownlock_leave(&tc->cache.lock);
 	}
 	if (token.block)
-		remember(tc, &token, size);
+		gp_tcache_remember(tc, &token, token.addr, size);
 	errno = saved_errno;
 	return token.addr;
 }
@@ -320,7 +290,7 @@ uint64_t gp_tcache_take(struct gp_tcache *tc, uint64_t bytes, uint32_t module)
 	token = take_first_locked(tc, size, size / 8, bytes, module);
 	gp_ownlock_leave(&tc->cache.lock);
 	if (gp_likely(token.block))
-		remember(tc, &token, size);
+		gp_tcache_remember(tc, &token, token.addr, size);
 	return token.addr;
 }
 
@@ -341,7 +311,7 @@ int gp_tcache_alloc_with(
 		return r;
 	/* A large undersized block is indexed by its own size, which only the pool looks at. */
 	if (is_small || (gp_fence_is_serial(tc->fence) && token.size >= request.size))
-		remember(tc, &token, request.size);
+		gp_tcache_remember(tc, &token, token.addr, request.size);
 	*ret_addr = token.addr;
 	return 0;
 }
@@ -464,7 +434,7 @@ static void record_and_flush(struct gp_tcache *tc)
  */
 static inline bool can_defer_fences(const struct gp_tcache *tc)
 {
-	return !gp_fence_lags(tc->fence) && can_pool_grow(tc);
+	return !gp_fence_lags(tc->fence) && gp_tcache_can_pool_grow(tc);
 }
 
 /*
@@ -505,7 +475,7 @@ static enum due put_small(struct gp_tcache *tc, struct gp_recent *recent)
 
 static enum due put_large(struct gp_tcache *tc, struct gp_recent *recent)
 {
-	if (!gp_tcache_put_large(tc, recent, can_pool_grow(tc)))
+	if (!gp_tcache_put_large(tc, recent, gp_tcache_can_pool_grow(tc)))
 		return REFUSED;
 	recent->addr = 0;
 	return tc->newest_seq < gp_tcache_usable_below(tc) ? NOT_DUE : DUE_NOW;
@@ -525,7 +495,7 @@ static __attribute__((noinline)) int put_slow(struct gp_tcache *tc, struct gp_re
 
 int gp_tcache_put(struct gp_tcache *tc, uint64_t addr)
 {
-	struct gp_recent *recent = recent_set(tc, addr);
+	struct gp_recent *recent = gp_tcache_recent(tc, addr);
 	enum due due = REFUSED;
 
 	if (recent->addr != addr)

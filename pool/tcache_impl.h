@@ -36,7 +36,8 @@ struct gp_bin {
 } __attribute__((aligned(32)));
 
 struct gp_recent {
-	uint64_t addr, size; /* size of the request, which the block may exceed */
+	uint64_t addr; /* of the block; or the key of tcache_stream.c; 0: none */
+	uint64_t size; /* of the request, which the block may exceed */
 	struct gp_block *block;
 	uint64_t word; /* claim token: the block's word at the hand-out */
 };
@@ -44,6 +45,12 @@ struct gp_recent {
 struct gp_large {
 	struct gp_block *block;
 	uint64_t size; /* size of the request that it served */
+};
+
+struct gp_streamed {
+	struct gp_block *block;
+	uint64_t stream; /* on which it was freed */
+	uint64_t size;   /* of the request that it served, rounded to GP_ALIGN */
 };
 
 struct gp_tcache {
@@ -60,6 +67,8 @@ struct gp_tcache {
 	uint64_t next_serial, end_serial, n_serials; /* serial numbers: last used, last obtained, and how many in all */
 	unsigned n_large;
 	struct gp_large large[GP_TCACHE_LARGE]; /* in the order of their frees: tcache_large.c */
+	unsigned n_streamed;
+	struct gp_streamed streamed[GP_TCACHE_STREAMED]; /* in the order of their frees: tcache_stream.c */
 	struct gp_bin bins[GP_TCACHE_BINS];
 	struct gp_block *blocks[GP_TCACHE_BINS][GP_TCACHE_DEPTH];
 	/* One cache line per set; the newer entry first. */
@@ -145,6 +154,38 @@ static inline uint64_t gp_tcache_usable_below(const struct gp_tcache *tc)
 	if (gp_unlikely(gp_flag_is_set(&tc->pool->completion_only)))
 		return gp_fence_completed(tc->fence);
 	return gp_fence_gpu_waited(tc->fence);
+}
+
+/* True if the pool can grow for requests. */
+static inline bool gp_tcache_can_pool_grow(const struct gp_tcache *tc)
+{
+	const struct gp_pool *pool = tc->pool;
+
+	return !gp_pool_is_pressed(pool) && !gp_flag_is_set(&pool->is_full) &&
+	       gp_budget_left(pool->options.budget) >= tc->bytes_max;
+}
+
+/* Returns the set of entries in which a block at that address is remembered. */
+static inline struct gp_recent *gp_tcache_recent(struct gp_tcache *tc, uint64_t addr)
+{
+	return tc->recent[((addr / GP_ALIGN) * UINT64_C(0x9e3779b97f4a7c15)) >> 54];
+}
+
+_Static_assert(GP_TCACHE_SETS == 1 << (64 - 54), "the hash fits");
+
+/* Remembers a block that the thread was given just now for a request of that size. key: by which a free finds it. */
+static inline void gp_tcache_remember(
+	struct gp_tcache *tc, const struct gp_claim_token *token, uint64_t key, uint64_t size)
+{
+	struct gp_recent *set = gp_tcache_recent(tc, token->addr);
+
+	set[1] = set[0];
+	set[0] = (struct gp_recent){
+		.addr = key,
+		.size = size,
+		.block = token->block,
+		.word = token->word,
+	};
 }
 
 static inline uint64_t gp_tcache_new_serial(struct gp_tcache *tc)

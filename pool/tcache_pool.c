@@ -3,12 +3,15 @@
 
 /* The beginning and the end of a thread cache, and its flushes. */
 
+#include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "caches.h"
 #include "handover.h"
 #include "reuse.h"
 #include "tcache_impl.h"
+#include "tcache_stream.h"
 
 /* Queues a block, which the pool has counted as held by the program. Returns true if no fence of a free covers it. */
 static bool queue_locked(struct gp_tcache *tc, struct gp_block *b)
@@ -41,8 +44,10 @@ bool gp_tcache_flush_large_locked(struct gp_tcache *tc)
 /* Requires both locks. Returns the number of blocks. */
 static uint64_t flush_locked(struct gp_tcache *tc, bool *ret_is_any_unfenced)
 {
-	uint64_t n = tc->n_large;
+	uint64_t n = tc->n_large + tc->n_streamed;
 	bool is_any_unfenced = gp_tcache_flush_large_locked(tc);
+
+	is_any_unfenced |= gp_tcache_flush_streams_locked(tc) != 0;
 
 	for (int i = 0; i < GP_TCACHE_BINS && gp_tcache_bytes(tc); i++)
 		for (; tc->bins[i].count; n++)
@@ -84,6 +89,18 @@ bool gp_tcache_spill(struct gp_tcache *tc, struct gp_bin *bin)
 	return n_before != 0;
 }
 
+/* Counts the blocks freed in stream order as pending. */
+static void count_streamed(const struct gp_tcache *tc, struct gp_stats *stats)
+{
+	uint64_t bytes = atomic_load_explicit(&tc->cache.stream_bytes, memory_order_relaxed);
+
+	stats->used_bytes -= bytes;
+	stats->stream_bytes -= bytes;
+	stats->pending_bytes += bytes;
+	stats->n_used_blocks -= tc->n_streamed;
+	stats->n_pending_blocks += tc->n_streamed;
+}
+
 /* Counts a block as cached if it may be handed out as it is, otherwise as pending. */
 static void count_block(const struct gp_tcache *tc, const struct gp_block *b, struct gp_stats *stats)
 {
@@ -112,6 +129,7 @@ static void tcache_count_locked(struct gp_cache *cache, struct gp_stats *stats)
 	stats->steps[GP_STEP_cache].count += gp_tcache_hits(tc);
 	stats->requested_bytes += tc->requested;
 	stats->used_bytes -= gp_tcache_bytes(tc) + gp_tcache_large_bytes(tc);
+	count_streamed(tc, stats);
 	for (unsigned i = 0; i < tc->n_large; i++)
 		count_block(tc, tc->large[i].block, stats);
 	for (int i = 0; i < GP_TCACHE_BINS; i++)
@@ -127,8 +145,9 @@ static void tcache_drop_locked(struct gp_cache *cache)
 		tc->bins[i].count = 0;
 	atomic_store_explicit(&tc->cache.bytes, 0, memory_order_relaxed);
 	atomic_store_explicit(&tc->cache.large_bytes, 0, memory_order_relaxed);
+	atomic_store_explicit(&tc->cache.stream_bytes, 0, memory_order_relaxed);
 	tc->requested = 0;
-	tc->n_large = 0;
+	tc->n_large = tc->n_streamed = 0;
 }
 
 static const struct gp_cache_ops tcache_ops = {
@@ -158,13 +177,31 @@ static void set_bounds(struct gp_tcache *tc, uint64_t bytes_max)
 	}
 }
 
+/*
+ * Returns a cache without blocks, in which everything but the table of blocks is zero: zeroing that as well would make
+ * the kernel provide its pages at once, most of which are used late or never.
+ */
+static struct gp_tcache *new_cache(void **ret_memory)
+{
+	size_t align = _Alignof(struct gp_tcache), behind = offsetof(struct gp_tcache, recent);
+	char *memory = malloc(sizeof(struct gp_tcache) + align), *start;
+
+	*ret_memory = memory;
+	if (!memory)
+		return NULL;
+	start = memory + (align - (uintptr_t)memory % align);
+	memset(start, 0, offsetof(struct gp_tcache, blocks));
+	memset(start + behind, 0, sizeof(struct gp_tcache) - behind);
+	return (struct gp_tcache *)(void *)start;
+}
+
 struct gp_tcache *gp_tcache_new(struct gp_pool *pool)
 {
 	struct gp_tcache *tc = NULL;
 	void *memory;
 
 	if (is_allowed(pool))
-		tc = gp_calloc_aligned(sizeof(*tc), _Alignof(struct gp_tcache), &memory);
+		tc = new_cache(&memory);
 	if (!tc)
 		return NULL;
 	tc->memory = memory;

@@ -350,6 +350,13 @@
  */
 #define GP_TCACHE_LARGE 8
 
+/*
+ * Blocks freed in stream order in a thread cache. A pair of an allocation and a free needs one; a loop needs as many as
+ * it frees before it allocates again. Each allocation looks through them, the newest first.
+ * Held by test_tcache_stream.c, blocks_beyond_the_cache_go_to_the_pool.
+ */
+#define GP_TCACHE_STREAMED 32
+
 /* Serial numbers that a cache obtains at a time from a counter of the process. Held by the row of threads. */
 #define GP_TCACHE_SERIALS 256
 

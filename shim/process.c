@@ -171,11 +171,13 @@ static void start_socket(void)
 
 static void start(void)
 {
-	static struct gp_config reparsed; /* the settings are parsed once more, now that their errors can be logged */
+	static struct gp_config reparsed;
 	int count = 0, r = 0;
 
 	gp_log_open(gp_state.config.log_level, gp_state.config.log_file);
-	(void)gp_config_load(&reparsed, gp_config_environ(), report, NULL);
+	/* Wrong settings are parsed once more, now that their errors can be logged. */
+	if (gp_state.has_wrong_settings)
+		(void)gp_config_load(&reparsed, gp_config_environ(), report, NULL);
 	if (gp_real.cuDeviceGetCount && !gp_real.cuDeviceGetCount(&count))
 		gp_config_check_devices(&gp_state.config, count, report, NULL);
 	gp_record_start();

@@ -17,6 +17,7 @@
 #include "pool/kind.h"
 #include "chunk.h"
 #include "pool/pool_impl.h"
+#include "pool/tuning.h"
 #include "saved.h"
 #include "sleep.h"
 
@@ -64,6 +65,14 @@ static inline struct gp_granule *gp_arena_granule_at(const struct gp_arena *aren
 static inline uint64_t gp_arena_granule(const struct gp_arena *arena)
 {
 	return UINT64_C(1) << arena->granule_log2;
+}
+
+/* Returns the size that a new chunk for a request of that size has at most. */
+static inline uint64_t gp_arena_chunk_max(const struct gp_arena *arena, uint64_t size)
+{
+	uint64_t granule = gp_arena_granule(arena);
+
+	return size > GP_SMALL_MAX ? gp_max(GP_CHUNK_MAX, gp_round_up(size / GP_CHUNK_SHARE, granule)) : granule;
 }
 
 static inline bool gp_block_is_unmapped(const struct gp_block *block)

@@ -85,13 +85,9 @@ static int map_into_placement(struct filling *f, struct gp_chunk *chunk, uint64_
 
 static int fill_with_new(struct filling *f, uint64_t addr, uint64_t gap)
 {
-	uint64_t granule = gp_arena_granule(f->arena), most = granule;
 	struct gp_chunk *chunk;
-	int r;
+	int r = gp_chunk_create(f->pool, gp_min(gap, gp_arena_chunk_max(f->arena, f->request->size)), &chunk);
 
-	if (f->request->size > GP_SMALL_MAX)
-		most = gp_max(GP_CHUNK_MAX, gp_round_up(f->request->size / GP_CHUNK_SHARE, granule));
-	r = gp_chunk_create(f->pool, gp_min(gap, most), &chunk);
 	return r ? r : map_into_placement(f, chunk, addr);
 }
 

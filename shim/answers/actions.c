@@ -72,6 +72,7 @@ static void write_device(struct gp_json *out, const struct gp_device *device)
 	struct gp_group_report group;
 	struct gp_totals totals;
 	uint64_t outside = UINT64_MAX, asleep = gp_sleep_bytes_of(device->index), held;
+	int export_error = atomic_load(&device->export_error);
 
 	gp_totals_device(&totals, device->index, true);
 	held = totals.stats.total_bytes - totals.stats.spilled_bytes;
@@ -84,6 +85,7 @@ static void write_device(struct gp_json *out, const struct gp_device *device)
 	gp_json_string(out, "uuid", device->has_uuid ? gp_uuid_format(uuid, device->uuid, GP_UUID_SHOWN) : NULL);
 	gp_json_string(out, "pool", gp_kind_name(atomic_load(&device->kind)));
 	gp_json_string(out, "pool_reason", atomic_load(&device->why_kind));
+	gp_json_amount(out, "export_error", export_error ? (uint64_t)export_error : UINT64_MAX);
 	gp_json_string(out, "backend", gp_backend_name(atomic_load(&device->backend)));
 	gp_json_u64(out, "contexts", totals.n_contexts);
 	gp_json_u64(out, "broken_contexts", totals.n_broken);

@@ -22,11 +22,13 @@
 
 #include "async.h"
 #include "backend_mapping.h"
+#include "mapping_setup.h"
 #include "backend_sleep.h"
 #include "backend_spill.h"
 #include "backend_supply.h"
 #include "deep.h"
 #include "fence_call.h"
+#include "first_chunk.h"
 #include "pool_options.h"
 #include "spill.h"
 #include "shim/base/clock.h"
@@ -41,6 +43,7 @@
 #include "shim/reclaim/neighbours.h"
 #include "shim/reclaim/reclaim.h"
 #include "shim/reclaim/rest.h"
+#include "shim/record/record.h"
 #include "shim/record/record_backend.h"
 
 /* Kept mappings go back before a pool stops caching for want of the reserve. Returns what the driver has left then. */
@@ -484,6 +487,9 @@ static int first_new(struct gp_context *context, enum gp_kind kind, uint64_t gra
 	return pool_new(context, kind, granule, ret_pool);
 }
 
+static const char why_cannot_map[] = "the driver cannot map memory on the device";
+static const char why_cannot_share[] = "the driver cannot share mapped memory with other processes";
+
 /*
  * Returns why GPUPOOL_POOL=auto is split in this process, or NULL: what works under split must not fail because of a
  * choice that the user did not make.
@@ -497,20 +503,57 @@ static const char *why_not_mapped_here(void)
 	return NULL;
 }
 
-/* Creates a pool of the kind vmm. Returns why that is not possible, or NULL; the caller falls back to split then. */
-static const char *mapped_pool_new(struct gp_context *context, struct gp_pool **ret_pool)
+/* Returns why the context cannot have a pool of the kind vmm as far as the driver says, or NULL and the granule. */
+static const char *why_not_mapped(struct gp_context *context, uint64_t *ret_granule)
 {
 	bool is_auto = gp_state.config.pool == GP_CONFIG_POOL_AUTO;
 	const char *why_not = is_auto ? why_not_mapped_here() : NULL;
+
+	if (!why_not && gp_mapping_granule(context, ret_granule))
+		return why_cannot_map;
+	if (why_not)
+		return why_not;
+	context->is_shareable = gp_mapping_says_shareable(context);
+	if (is_auto && (!context->is_shareable || atomic_load(&context->device->export_error)))
+		return why_cannot_share;
+	return NULL;
+}
+
+/* Ends a new pool that nothing has used. */
+static void pool_undo(struct gp_pool *pool)
+{
+	gp_record(pool, DROP, 0);
+	gp_pool_drop(pool);
+	gp_pool_unmap(pool);
+	gp_pool_put(pool);
+}
+
+/*
+ * Creates a pool of the kind vmm. Returns why that is not possible, or NULL; the caller falls back to split then. With
+ * GPUPOOL_POOL=auto memory must be exportable. An export is not tried: where the driver wrongly claims that memory is
+ * exportable, it refuses to create such memory (mapping_setup.c).
+ */
+static const char *mapped_pool_new(struct gp_context *context, struct gp_pool **ret_pool)
+{
+	struct gp_pool *pool = NULL;
 	uint64_t granule;
+	const char *why_not = why_not_mapped(context, &granule);
 
 	if (why_not)
 		return why_not;
-	if (gp_mapping_setup(context, &granule))
-		return "the driver cannot map memory on the device";
-	if (is_auto && !gp_mapping_can_export(context))
-		return "the driver cannot share mapped memory with other processes";
-	return first_new(context, GP_KIND_VMM, granule, ret_pool) ? "the driver has no addresses left" : NULL;
+	if (first_new(context, GP_KIND_VMM, granule, &pool))
+		return "the driver has no addresses left";
+	if (gp_mapping_try(context, pool))
+		why_not = why_cannot_map;
+	else if (gp_state.config.pool == GP_CONFIG_POOL_AUTO && !context->is_shareable)
+		why_not = why_cannot_share;
+	if (why_not) {
+		gp_first_chunk_release();
+		pool_undo(pool);
+		return why_not;
+	}
+	*ret_pool = pool;
+	return NULL;
 }
 
 static int device_pool_new(struct gp_context *context, struct gp_pool **ret_pool)

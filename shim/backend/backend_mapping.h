@@ -17,18 +17,11 @@ uint64_t gp_mapping_devices(const struct gp_context *context);
 /* Gives the devices with a bit set access to mapped memory. Stops at the first call that fails. */
 CUresult gp_mapping_allow(CUdeviceptr ptr, size_t bytes, uint64_t devices);
 
-/*
- * Finds out whether the driver can map memory for the context, by mapping a chunk once. Returns 0 and the granule of
- * sizes and addresses, or -ENOTSUP.
- */
-int gp_mapping_setup(struct gp_context *context, uint64_t *ret_granule);
-
-/* Returns the same as far as the driver reports it, without mapping memory. */
-int gp_mapping_granule(struct gp_context *context, uint64_t *ret_granule);
+/* Returns the properties of new memory of the context. */
+CUmemAllocationProp gp_mapping_properties(const struct gp_context *context);
 
 /*
- * True if the driver exports mapped memory by file descriptors. The first call tries it with a chunk of its own, since
- * a container or a virtual machine may forbid what the driver claims to support, and later calls know the result.
- * After an error that may pass the next call tries again; if memory was short, the result is true until then.
+ * Maps memory and gives access to gp_mapping_devices(context). *ret_is_stuck becomes true if that fails and the memory
+ * stays mapped, since the driver refuses to unmap it.
  */
-bool gp_mapping_can_export(struct gp_context *context);
+CUresult gp_mapping_map(struct gp_context *context, CUdeviceptr ptr, size_t bytes, uint64_t handle, bool *ret_is_stuck);

@@ -22,6 +22,17 @@ static inline CUmemoryPool gp_default_pool(const struct gp_device *device)
 	return atomic_load_explicit(&device->default_pool, memory_order_acquire);
 }
 
+/*
+ * True if gpupool serves allocations of the device from its current pool, which is its default pool. False if that is
+ * not known.
+ */
+static inline bool gp_default_pool_is_current(const struct gp_device *device)
+{
+	return gp_default_pool(device) &&
+	       !atomic_load_explicit(&device->is_default_pool_shared, memory_order_relaxed) &&
+	       !atomic_load_explicit(&device->is_default_pool_replaced, memory_order_relaxed);
+}
+
 /* Returns the device in use whose default pool this is, or NULL. */
 struct gp_device *gp_default_pool_device(CUmemoryPool pool);
 

@@ -32,9 +32,10 @@ uint64_t gp_state_page_bytes(void)
 	return page > 0 ? (uint64_t)page : DEFAULT_PAGE;
 }
 
-/* Ignores wrong settings: a process that never allocates must not print messages. process.c reports them later. */
-static void ignore_problem(void *unused, const struct gp_config_report *problem)
+/* Only notes wrong settings: a process that never allocates must not print messages. process.c reports them later. */
+static void note_problem(void *unused, const struct gp_config_report *problem)
 {
+	gp_state.has_wrong_settings = true;
 }
 
 static void reset_in_child(void)
@@ -52,7 +53,7 @@ bool gp_state_read(void)
 		struct gp_config *config = &gp_state.config;
 		bool is_enabled;
 
-		(void)gp_config_load(config, gp_config_environ(), ignore_problem, NULL);
+		(void)gp_config_load(config, gp_config_environ(), note_problem, NULL);
 		gp_addrmap_init(&gp_state.device_map);
 		gp_addrmap_init(&gp_state.pinned_map);
 		gp_budget_init(

@@ -15,6 +15,7 @@ struct gp_state {
 		needs_completion; /* reuse waits for completion: the next work on a block may be another context's */
 	_Atomic bool needs_whole; /* each new block is a whole driver allocation, since blocks are exported */
 	uint64_t start_ns;
+	bool has_wrong_settings; /* process.c reports them */
 };
 
 extern struct gp_state gp_state;

@@ -621,7 +621,7 @@ void gp_capture_note_work(CUstream stream, int flags)
 
 	if (is_inactive())
 		return;
-	stream = name_stream(stream, flags != 0);
+	stream = gp_stream_is_wait(stream) ? LEGACY : name_stream(stream, flags != 0);
 	id = is_any ? 0 : driver_id(stream);
 	if (is_any || id) {
 		gp_mutex_lock(&lock);

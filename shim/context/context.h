@@ -28,8 +28,16 @@ enum gp_context_state {
 	GP_CONTEXT_BROKEN = 4, /* lost_to is set: pooling has ended, and all calls go to the driver */
 };
 
-/* struct gp_context.export_state */
-enum { GP_EXPORT_UNKNOWN, GP_EXPORT_WORKS, GP_EXPORT_FAILS };
+/* struct gp_context.export_result; no result of the driver */
+enum { GP_EXPORT_UNTRIED = -1 };
+
+/* A mapped chunk of memory, and how the context has it. */
+enum { GP_FIRST_CHUNK_NONE, GP_FIRST_CHUNK_KEPT, GP_FIRST_CHUNK_TAKEN };
+
+struct gp_first_chunk {
+	uint64_t addr, bytes, handle;
+	uint64_t devices; /* that have access: bits as of gp_mapping_devices */
+};
 
 struct gp_context {
 	CUcontext handle;
@@ -54,9 +62,11 @@ struct gp_context {
 	_Atomic(CUstream) sleep_stream;   /* for backend_sleep.c, as the next */
 	CUevent sleep_events[2];
 	bool can_release_behind;
-	bool is_rdma_capable;     /* GPUDirect RDMA can access mapped memory (backend_mapping.c) */
-	bool is_shareable;        /* the driver says that mapped memory can be exported by file descriptors, likewise */
-	_Atomic int export_state; /* GP_EXPORT_...: whether it does (gp_mapping_can_export) */
+	bool is_rdma_capable;          /* GPUDirect RDMA can access mapped memory (backend_mapping.c) */
+	bool is_shareable;             /* mapped memory was made for exports by file descriptors, likewise */
+	_Atomic int export_result;     /* of the driver, once an export was tried (gp_mapping_try_export) */
+	_Atomic int first_chunk_state; /* GP_FIRST_CHUNK_...; this and the next for first_chunk.c */
+	struct gp_first_chunk first_chunk;
 	_Atomic enum gp_config_backend backend; /* where its segments come from (backend_supply.c) */
 	_Atomic unsigned downgraded;            /* GP_DOWNGRADED_...: downgrades that are not logged yet */
 	_Atomic(CUmemoryPool) async_pool;       /* this and the next for async.c; created at first use */

@@ -225,7 +225,9 @@ CUresult gp_context_end(const struct gp_context_end *end)
 	gp_thread_forget_current();
 	gp_table_close();
 	gp_context_await_adoption();
+	gp_stream_forget(); /* streams end with their context */
 	r = end->when == GP_END_SURELY ? end_surely(end) : end_perhaps(end);
+	gp_stream_forget();
 	gp_table_open();
 	gp_thread_forget_current(); /* a callback of the program may have stored the current context meanwhile */
 	return r;

@@ -15,8 +15,9 @@ struct gp_device {
 	bool has_uuid;
 	unsigned char uuid[16];
 	_Atomic enum gp_config_backend backend; /* that of the last context created on the device */
-	_Atomic enum gp_kind kind;        /* that of the last context created on the device; before, the wanted one */
-	_Atomic(const char *) why_kind;   /* why it is not the wanted one, or NULL */
+	_Atomic enum gp_kind kind;      /* that of the last context created on the device; before, the wanted one */
+	_Atomic(const char *) why_kind; /* why it is not the wanted one, or NULL */
+	_Atomic int export_error; /* with which the driver refused to export mapped memory for other processes, or 0 */
 	_Atomic uint64_t most_free_bytes; /* with managed memory: the most free bytes that cuMemGetInfo has reported */
 	_Atomic uint64_t n_yields, yielded_bytes; /* requests of other processes that it met, and the bytes */
 	_Atomic uint64_t wanted_until_ns; /* until then another process lacks memory of the device (reclaim.h) */

@@ -30,6 +30,7 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "shim/driver/launch_abi.h"
 
@@ -37,6 +38,24 @@
  * Stands for the stream if the work is not ordered by a stream, or if other arguments of the function have the streams.
  */
 #define GP_STREAM_ANY ((CUstream) ~(uintptr_t)0)
+
+/*
+ * Marks the stream of a submission that only makes it wait. Such a submission does not end serial mode, and stands for
+ * the legacy stream there. No address of a program has the bit.
+ */
+#define GP_STREAM_WAITS_BIT     (UINTPTR_MAX / 2 + 1)
+#define GP_STREAM_WAITS(stream) ((CUstream)((uintptr_t)(stream) | GP_STREAM_WAITS_BIT))
+
+static inline bool gp_stream_is_wait(CUstream stream)
+{
+	return stream != GP_STREAM_ANY && ((uintptr_t)stream & GP_STREAM_WAITS_BIT);
+}
+
+/* Returns the stream without the mark. */
+static inline CUstream gp_stream_waiting(CUstream stream)
+{
+	return gp_stream_is_wait(stream) ? (CUstream)((uintptr_t)stream & ~GP_STREAM_WAITS_BIT) : stream;
+}
 
 /* True once serial mode has ended in all pools. */
 extern _Atomic bool gp_serial_is_over_everywhere;
@@ -81,6 +100,6 @@ static inline void gp_serial_see(CUstream stream, int flags)
 {
 	if (__builtin_expect(gp_serial_is_over(), 1))
 		return;
-	if (stream != CU_STREAM_LEGACY && (stream || flags))
+	if (stream != CU_STREAM_LEGACY && (stream || flags) && !gp_stream_is_wait(stream))
 		gp_serial_note_stream(stream);
 }

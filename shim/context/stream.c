@@ -5,13 +5,13 @@
 
 #include "pool/base.h"
 #include "shim/driver/driver_table.h"
-#include "shim/driver/launch_abi.h"
 #include "thread.h"
 
-/* The number of default streams. Those of created streams are odd. */
-enum { OF_DEFAULT_STREAMS = 2 };
-
+_Atomic uint64_t gp_stream_generation = 1;
 _Atomic enum gp_stream_mode gp_stream_mode;
+
+/* The numbers of threads' own default streams are even, and greater than that of the legacy stream. */
+static _Atomic uint64_t last_own_number = GP_STREAM_OF_LEGACY;
 
 static bool ask(CUstream handle, unsigned long long id, struct gp_known_stream *ret_known)
 {
@@ -29,28 +29,30 @@ static bool ask(CUstream handle, unsigned long long id, struct gp_known_stream *
 	return true;
 }
 
-static struct gp_known_stream *slot_of(CUstream handle)
+/* Ids are never used again, so an entry with the right id is right in everything. */
+static bool identify_created(struct gp_thread_streams *streams, CUstream handle, struct gp_stream *ret_stream)
 {
-	return &gp_thread_self->streams[((uintptr_t)handle * UINT64_C(0x9e3779b97f4a7c15)) >> 61];
-}
-
-_Static_assert(GP_THREAD_STREAMS == 1 << (64 - 61), "the hash fits");
-
-static bool identify_created(CUstream handle, struct gp_stream *ret_stream)
-{
-	struct gp_known_stream once = {NULL}, *known = gp_thread_self ? slot_of(handle) : &once;
+	struct gp_known_stream once = {NULL}, *known = streams ? &streams->known[gp_stream_slot(handle)] : &once;
+	uint64_t generation = atomic_load(&gp_stream_generation); /* read before the driver is asked */
 	unsigned long long id;
 
 	if (gp_real.cuStreamGetId(handle, &id))
 		return false;
 	if (gp_unlikely(known->handle != handle || known->id != id) && !ask(handle, id, known))
 		return false;
+	known->generation = generation;
 	*ret_stream = (struct gp_stream){
 		.ctx = known->ctx,
 		.number = (uint64_t)id << 1 | 1,
 		.is_blocking = known->is_blocking,
 	};
 	return true;
+}
+
+static void ensure_own_number(struct gp_thread_streams *streams)
+{
+	if (!streams->own_number)
+		streams->own_number = atomic_fetch_add(&last_own_number, 2) + 2;
 }
 
 bool gp_stream_decide(enum gp_stream_mode mode)
@@ -60,12 +62,24 @@ bool gp_stream_decide(enum gp_stream_mode mode)
 	return atomic_compare_exchange_strong(&gp_stream_mode, &now, mode) || now == mode;
 }
 
-bool gp_stream_identify(CUstream handle, CUcontext current, struct gp_stream *ret_stream)
+bool gp_stream_identify(CUstream handle, bool is_per_thread, CUcontext current, struct gp_stream *ret_stream)
 {
+	struct gp_thread_streams *streams = gp_thread_ensure() ? &gp_thread_self->streams : NULL;
+	bool is_legacy = gp_stream_is_legacy(handle, is_per_thread);
+
 	if (gp_unlikely(!gp_real.cuStreamGetId || !gp_real.cuStreamGetCtx || !gp_real.cuStreamGetFlags))
 		return false;
-	if (handle && handle != CU_STREAM_LEGACY && handle != CU_STREAM_PER_THREAD)
-		return identify_created(handle, ret_stream);
-	*ret_stream = (struct gp_stream){.ctx = current, .number = OF_DEFAULT_STREAMS, .is_blocking = true};
+	if (streams && gp_stream_recall(streams, handle, is_per_thread, current, ret_stream))
+		return ret_stream->ctx != NULL;
+	if (!gp_stream_is_default(handle))
+		return identify_created(streams, handle, ret_stream);
+	if (streams && !is_legacy)
+		ensure_own_number(streams);
+	*ret_stream = (struct gp_stream){
+		.ctx = current,
+		.number = is_legacy ? GP_STREAM_OF_LEGACY : (streams ? streams->own_number : 0),
+		.is_legacy = is_legacy,
+		.is_blocking = true,
+	};
 	return current != NULL;
 }

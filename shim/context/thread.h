@@ -21,7 +21,7 @@ struct gp_thread {
 		struct gp_tcache *tcache;
 		unsigned runtimes;  /* runtimes whose calls have succeeded with this cache: bits of gp_runtime_bit */
 	} caches[GP_THREAD_CACHES]; /* the last used cache first; no gaps */
-	struct gp_known_stream streams[GP_THREAD_STREAMS]; /* for stream.c */
+	struct gp_thread_streams streams;
 	struct {
 		const void *searched; /* the thread cache, or the pool of pinned memory */
 		uint64_t bytes;

@@ -111,8 +111,9 @@ static int publish(int fd, int dir_fd, const char *name, struct gp_ctl_fd *file)
 	error = gp_ctl_address(dir_fd, temporary, &address, &length);
 	if (error)
 		return error;
-	unlinkat(dir_fd, temporary, 0);
-	if (bind(fd, (struct sockaddr *)&address, length))
+	/* An earlier start may have been cut off. */
+	if (bind(fd, (struct sockaddr *)&address, length) && (errno != EADDRINUSE || unlinkat(dir_fd, temporary, 0) ||
+								     bind(fd, (struct sockaddr *)&address, length)))
 		return -errno;
 	error = gp_ctl_fd_identify(dir_fd, temporary, file);
 	if (!error && !fchmodat(dir_fd, temporary, 0600, 0) && !listen(fd, BACKLOG) &&

@@ -56,6 +56,7 @@ static struct {
 	int64_t accept_after_ns;
 	unsigned renewals;
 	bool unlinks_at_exit;
+	_Atomic bool has_conns; /* the connection slots are initialised */
 	struct gp_ctl_conn conns[MAX_CONNS];
 } server;
 
@@ -233,6 +234,9 @@ static void *serve(void *unused)
 
 	prctl(PR_SET_NAME, "gpupool");
 	gp_ctl_fd_raise(&server.listener.fd);
+	for (int i = 0; i < MAX_CONNS; i++)
+		gp_ctl_conn_init(&server.conns[i]);
+	atomic_store(&server.has_conns, true);
 	if (server.begin)
 		server.begin();
 	set_tick(GP_CTL_FIRST_TICK_MS);
@@ -276,8 +280,7 @@ static int start(const struct gp_ctl_options *options)
 	server.idle_ns = (options->idle_ms ? options->idle_ms : IDLE_MS) * INT64_C(1000000);
 	server.accept_after_ns = 0;
 	server.renewals = 0;
-	for (int i = 0; i < MAX_CONNS; i++)
-		gp_ctl_conn_init(&server.conns[i]);
+	server.has_conns = false;
 	error = gp_ctl_listener_init(&server.listener, &options->dirs);
 	if (error)
 		return error;
@@ -325,7 +328,7 @@ void gp_ctl_after_fork_child(void)
 
 	if (atomic_exchange(&server.state, UNUSED) != UNUSED) {
 		gp_ctl_fd_close(&server.listener.fd);
-		for (int i = 0; i < MAX_CONNS; i++)
+		for (int i = 0; i < MAX_CONNS && atomic_load(&server.has_conns); i++)
 			gp_ctl_conn_close_copies(&server.conns[i]);
 		server.path[0] = '\0';
 	}

@@ -16,6 +16,7 @@ extern _Thread_local struct gp_submission_lane *gp_submit_lane __attribute__((tl
 enum {
 	GP_SUBMIT_SERIAL = 1,  /* serial mode has not ended in all pools (serial.h) */
 	GP_SUBMIT_CAPTURE = 2, /* a stream captures (capture.h) */
+	GP_SUBMIT_ORDER = 4,   /* the pool serves allocations in stream order, as far as is known (stream_order.h) */
 };
 
 extern _Atomic unsigned gp_submit_reasons;

@@ -10,9 +10,11 @@
  *
  * While the process is deep asleep each call waits, also one that makes the host wait for the GPU (HOOK_WAITS).
  *
- * Functions that submit work (WORK) count the submission and call the driver. Until serial mode has ended, and while a
- * stream captures, they also look at the stream. The FAST variants first try the thread's cache (hit_SYMBOL in
- * hook_memory.h) without the other steps: the earlier call that created this cache went through all of them.
+ * Functions that submit work (WORK) count the submission and call the driver. Until serial mode has ended, while a
+ * stream captures, and with GPUPOOL_ASYNC=on, they also look at the stream.
+ *
+ * The FAST variants first try the thread's cache (hit_SYMBOL in hook_memory.h) without the other steps: the earlier
+ * call that created this cache went through all of them.
  */
 
 #include <errno.h>
@@ -22,6 +24,7 @@
 #include "shim/backend/deep.h"
 #include "shim/base/slow_path.h"
 #include "shim/context/serial.h"
+#include "shim/context/stream_order.h"
 #include "shim/driver/driver_table.h"
 #include "shim/driver/submit.h"
 #include "shim/process.h"
@@ -131,6 +134,7 @@ static CUresult visited(CUresult r)
 		gp_serial_see(stream, flags);                                                                 \
 		gp_capture_see(stream, flags);                                                                \
 		lane = gp_submit_begin();                                                                     \
+		gp_stream_order_see(stream, flags);                                                           \
 		r = gp_real.symbol arguments;                                                                 \
 		gp_submit_end(lane);                                                                          \
 		return r;                                                                                     \

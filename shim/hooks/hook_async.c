@@ -8,7 +8,8 @@
  * kept. Such memory is counted.
  *
  * The pool hands out memory that the stream's later work may use: memory that no work uses or for which all later work
- * of the context waits, or memory that the program has freed on the same non-blocking stream (hook_memory.c).
+ * of the context waits, or memory that the program has freed on the same stream (hook_memory.c). The fast path is in
+ * hook_memory.h.
  *
  * hook_memory.c has the frees.
  */
@@ -21,7 +22,7 @@
 #include "shim/context/driver_call.h"
 #include "shim/context/libraries.h"
 #include "shim/context/region.h"
-#include "shim/context/stream.h"
+#include "shim/context/stream_order.h"
 #include "shim/debug/debug.h"
 #include "shim/driver/driver_table.h"
 #include "shim/driver/launch_abi.h"
@@ -164,7 +165,8 @@ struct place {
 	CUcontext current;
 	const struct gp_context *context;
 	struct gp_pool *pool;
-	struct gp_context *used; /* to be put; or NULL */
+	struct gp_tcache *tcache; /* the thread's; or NULL */
+	struct gp_context *used;  /* to be put; or NULL */
 };
 
 /* Finds the pool for the calling thread. Returns false if gpupool cannot serve the current context. */
@@ -173,7 +175,7 @@ static bool find_place(struct place *place)
 	CUcontext handle = gp_thread_ask_current();
 	struct gp_tcache *tcache = handle ? gp_thread_cache(handle) : NULL;
 
-	*place = (struct place){.current = handle};
+	*place = (struct place){.current = handle, .tcache = tcache};
 	if (gp_likely(tcache)) {
 		place->context = gp_thread_self->caches[0].context;
 		place->pool = gp_tcache_pool(tcache);
@@ -188,23 +190,31 @@ static bool find_place(struct place *place)
 	return true;
 }
 
-/*
- * True if gpupool may serve the allocation in this context. Every context of the device may use memory of the driver's
- * pools, but not that of cuMemAlloc in another context.
- */
+/* True if gpupool may serve the allocation in this context. */
 static bool serves(const struct gp_context *context, const struct async *a)
 {
 	return !gp_context_is(context, GP_CONTEXT_DEAD | GP_CONTEXT_ENDING | GP_CONTEXT_BROKEN) &&
-	       context->is_primary && !atomic_load_explicit(&gp_contexts_are_created, memory_order_relaxed) &&
-	       gp_context_backend_is(context, GP_CONFIG_BACKEND_DEVICE) &&
-	       gp_default_pool_is_served(context->device, a->pool, !a->from_pool);
+	       gp_memory_serves_streams(context) && gp_default_pool_is_served(context->device, a->pool, !a->from_pool);
 }
 
 /* True if gpupool may serve the allocation at this place. The stream then belongs to the context. */
 static bool is_served(const struct async *a, const struct place *place, struct gp_stream *ret_stream)
 {
 	return serves(place->context, a) && place->current == place->context->handle &&
-	       gp_stream_identify(a->stream, place->current, ret_stream) && ret_stream->ctx == place->context->handle;
+	       gp_stream_identify(a->stream, a->is_per_thread, place->current, ret_stream) &&
+	       ret_stream->ctx == place->context->handle;
+}
+
+/*
+ * Allocates from what was freed on the stream. The fast path does not try this once the process has several contexts
+ * (GP_SLOW_PATH_CURRENT), but frees go there. Returns the address, or 0.
+ */
+static uint64_t take_freed(const struct place *place, uint64_t bytes, uint64_t stream, uint32_t module)
+{
+	unsigned others = GP_SLOW_PATH_TO_ALLOC & ~(unsigned)GP_SLOW_PATH_CURRENT;
+
+	return place->tcache && !gp_slow_path_is_any(others) ? gp_tcache_alloc_on(place->tcache, bytes, stream, module)
+							     : 0;
 }
 
 /* Allocates at the place. Returns false if the driver must be called. */
@@ -219,6 +229,14 @@ static bool alloc_at(struct async *a, const struct place *place, CUresult *ret_r
 	if (!is_served(a, place, &stream))
 		return false;
 	options.stream = stream.number;
+	if (stream.is_legacy)
+		gp_side_note_work(GP_SIDE_LEGACY);
+	*ret_r = CUDA_SUCCESS;
+	addr = take_freed(place, a->bytes, stream.number, options.module);
+	if (addr) {
+		*a->ptr = addr;
+		return true;
+	}
 	r = gp_memory_alloc(place->pool, place->context->device->index, a->bytes, &options, &addr);
 	if (!gp_memory_is_answered(r, ret_r))
 		return false;
@@ -248,20 +266,24 @@ static bool alloc_pooled(struct async *a, CUresult *ret_r)
 	return is_answered;
 }
 
-/* Allocates from what was freed on the same non-blocking stream, which serves nearly every allocation of a loop. */
+/*
+ * Allocates from what was freed on the same stream, in the thread's cache or else in the pool: nearly every allocation
+ * of a loop that the fast path does not serve.
+ */
 static bool alloc_at_once(const struct async *a)
 {
 	const struct gp_thread_cache *slot = gp_memory_current_cache(GP_SLOW_PATH_TO_ALLOC);
 	struct gp_stream stream;
 	uint64_t addr;
 
-	if (gp_unlikely(!slot || !gp_state.config.is_async_pooled || !gp_capture_is_none() || !a->ptr || !a->bytes ||
-			(uintptr_t)a->stream <= (uintptr_t)CU_STREAM_PER_THREAD))
+	if (gp_unlikely(!slot || !gp_capture_is_none() || !a->ptr || !a->bytes || !serves(slot->context, a)))
 		return false;
-	if (gp_unlikely(!serves(slot->context, a) || !gp_stream_identify(a->stream, NULL, &stream) ||
-			stream.is_blocking || stream.ctx != slot->context->handle))
+	if (gp_unlikely(!gp_stream_identify(a->stream, a->is_per_thread, slot->context->handle, &stream) ||
+			stream.ctx != slot->context->handle))
 		return false;
-	addr = gp_pool_take_on(gp_tcache_pool(slot->tcache), a->bytes, stream.number, gp_module_now());
+	if (stream.is_legacy)
+		gp_side_note_work(GP_SIDE_LEGACY);
+	addr = gp_tcache_alloc_on(slot->tcache, a->bytes, stream.number, gp_module_now());
 	if (addr)
 		*a->ptr = addr;
 	return addr != 0;

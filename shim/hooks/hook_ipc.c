@@ -43,12 +43,27 @@ static CUresult let_driver_refuse(CUipcMemHandle *handle, CUdeviceptr ptr, const
 	return r;
 }
 
+/* The driver refuses to export mapped memory. Logs once under which pool type the program can share memory. */
+static CUresult refuse_mapped(CUresult r)
+{
+	static _Atomic bool is_logged;
+	bool is_auto = gp_state.config.pool == GP_CONFIG_POOL_AUTO;
+
+	if (!atomic_exchange(&is_logged, true))
+		gp_log(GP_LOG_WARN,
+			"cuIpcGetMemHandle fails with error %d: the driver refuses to export memory of the pool type "
+			"vmm%s; use GPUPOOL_POOL=split to share memory with other processes",
+			r, is_auto ? ", which GPUPOOL_POOL=auto has chosen" : "");
+	return r;
+}
+
 static CUresult export_mapped(CUipcMemHandle *handle, CUdeviceptr ptr, const struct gp_block_info *info)
 {
-	const char *why_not = gp_ipc_why_not_mapped(ptr);
+	CUresult r;
+	const char *why_not = gp_ipc_why_not_mapped(ptr, &r);
 
 	if (why_not)
-		return let_driver_refuse(handle, ptr, why_not);
+		return r ? refuse_mapped(r) : let_driver_refuse(handle, ptr, why_not);
 	if (!gp_spill_settle(ptr))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	gp_record(NULL, EXPORT, ptr);

@@ -16,7 +16,7 @@
 #include "shim/base/state.h"
 #include "shim/context/capture.h"
 #include "shim/context/serial.h"
-#include "shim/context/stream.h"
+#include "shim/context/stream_order.h"
 #include "shim/driver/driver_table.h"
 #include "shim/driver/launch_abi.h"
 #include "shim/driver/submit.h"
@@ -50,18 +50,21 @@ static void note_launch(const CUlaunchConfig *config, int flags)
 typedef CUresult launch_fn(const CUlaunchConfig *config, CUfunction function, void **params, void **extra);
 
 static CUresult submit(
-	launch_fn *driver, const CUlaunchConfig *config, CUfunction function, void **params, void **extra)
+	launch_fn *driver, const CUlaunchConfig *config, CUfunction function, void **params, void **extra, int flags)
 {
 	struct gp_submission_lane *lane = gp_submit_begin();
-	CUresult r = driver(config, function, params, extra);
+	CUresult r;
 
+	if (config)
+		gp_stream_order_see(config->hStream, flags);
+	r = driver(config, function, params, extra);
 	gp_submit_end(lane);
 	return r;
 }
 
 /* Launches behind all earlier work of the stream. An attribute that is about an event stays. */
 static CUresult submit_in_order(
-	launch_fn *driver, const CUlaunchConfig *config, CUfunction function, void **params, void **extra)
+	launch_fn *driver, const CUlaunchConfig *config, CUfunction function, void **params, void **extra, int flags)
 {
 	CUlaunchAttribute *attrs = calloc(config->numAttrs, sizeof(*attrs));
 	CUlaunchConfig ordered = *config;
@@ -75,28 +78,29 @@ static CUresult submit_in_order(
 		if (attrs[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
 			attrs[i].value.programmaticStreamSerializationAllowed = 0;
 	}
-	r = submit(driver, &ordered, function, params, extra);
+	r = submit(driver, &ordered, function, params, extra, flags);
 	free(attrs);
 	return r;
 }
 
 static CUresult launch(
-	launch_fn *driver, const CUlaunchConfig *config, CUfunction function, void **params, void **extra)
+	launch_fn *driver, const CUlaunchConfig *config, CUfunction function, void **params, void **extra, int flags)
 {
 	if (gp_unlikely(gp_state.config.is_async_pooled) && config && may_begin_early(config) &&
 		!gp_stream_is(GP_STREAM_EARLY))
-		return submit_in_order(driver, config, function, params, extra);
-	return submit(driver, config, function, params, extra);
+		return submit_in_order(driver, config, function, params, extra, flags);
+	return submit(driver, config, function, params, extra, flags);
 }
 
 CUresult hook_cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **params, void **extra)
 {
 	note_launch(config, CU_GET_PROC_ADDRESS_DEFAULT);
-	return launch(gp_real.cuLaunchKernelEx, config, function, params, extra);
+	return launch(gp_real.cuLaunchKernelEx, config, function, params, extra, CU_GET_PROC_ADDRESS_DEFAULT);
 }
 
 CUresult hook_cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction function, void **params, void **extra)
 {
 	note_launch(config, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM);
-	return launch(gp_real.cuLaunchKernelEx_ptsz, config, function, params, extra);
+	return launch(gp_real.cuLaunchKernelEx_ptsz, config, function, params, extra,
+		CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM);
 }

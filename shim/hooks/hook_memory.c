@@ -11,6 +11,7 @@
 #include "hook_memory.h"
 #include "shim/backend/backend_device.h"
 #include "shim/backend/backend_pinned.h"
+#include "shim/backend/first_chunk.h"
 #include "shim/backend/foreign_free.h"
 #include "shim/backend/registered.h"
 #include "shim/backend/unpooled.h"
@@ -18,7 +19,7 @@
 #include "shim/context/driver_call.h"
 #include "shim/context/libraries.h"
 #include "shim/context/region.h"
-#include "shim/context/stream.h"
+#include "shim/context/stream_order.h"
 #include "shim/debug/debug.h"
 #include "shim/driver/driver_table.h"
 #include "shim/driver/launch_abi.h"
@@ -199,6 +200,7 @@ CUresult hook_cuMemAlloc_v2(CUdeviceptr *ptr, size_t bytes)
 		return gp_real.cuMemAlloc_v2(ptr, bytes);
 	gp_libraries_see();
 	gp_foreign_poll();
+	gp_first_chunk_expect(bytes);
 	failure.bytes = 0;
 	options.module = gp_module_now();
 	tcache = cache_to_alloc();
@@ -212,6 +214,7 @@ CUresult hook_cuMemAlloc_v2(CUdeviceptr *ptr, size_t bytes)
 			answered = gp_memory_is_answered(alloc_device(context, bytes, &options, &addr), &r);
 		gp_context_put(context);
 	}
+	gp_first_chunk_settle();
 	if (gp_unlikely(!answered))
 		return gp_real.cuMemAlloc_v2(ptr, bytes);
 	if (gp_likely(r == CUDA_SUCCESS))
@@ -595,22 +598,18 @@ int gp_memory_free_on(CUdeviceptr ptr, uint64_t stream)
 /*
  * Finds the stream of a free if the pool serves allocations in stream order, and the call would not fail in the driver.
  */
-static bool find_stream(const struct gp_context *context, CUstream handle, struct gp_stream *ret)
+static bool find_stream(
+	const struct gp_context *context, CUstream handle, bool is_per_thread, struct gp_stream *ret_stream)
 {
 	return gp_memory_is_async_served() && !gp_scope_no_caches &&
 	       !gp_context_is(context, GP_CONTEXT_DEAD | GP_CONTEXT_ENDING | GP_CONTEXT_BROKEN) &&
-	       gp_stream_identify(handle, gp_thread_ask_current(), ret);
+	       gp_stream_identify(handle, is_per_thread, gp_thread_ask_current(), ret_stream);
 }
 
-/*
- * The driver's own allocations and frees are operations of their stream; those of the pool are not. On the legacy
- * stream and on streams that follow it this matters: an operation waits for earlier work of other streams, and their
- * later work waits for the operation. A recorded event does not have this effect (measured on an H200). So what is
- * freed on such a stream is reused on completion.
- */
-static bool can_reuse_at_once(const struct gp_stream *stream)
+/* As gp_memory_reuses_at_once, for a stream of the pool's context. */
+static bool can_reuse_at_once(const struct gp_stream *stream, struct gp_pool *pool)
 {
-	return gp_stream_is(GP_STREAM_IN_ORDER) && !stream->is_blocking;
+	return gp_stream_is(GP_STREAM_IN_ORDER) && gp_stream_settle_order(stream, pool);
 }
 
 /*
@@ -623,9 +622,9 @@ static int free_pooled(struct gp_pool *pool, CUdeviceptr ptr, CUstream handle, b
 	struct gp_stream stream;
 	CUresult r;
 
-	if (gp_likely(find_stream(context, handle, &stream))) {
+	if (gp_likely(find_stream(context, handle, is_per_thread, &stream))) {
 		if (gp_likely(stream.ctx == context->handle))
-			return gp_memory_free_on(ptr, can_reuse_at_once(&stream) ? stream.number : 0);
+			return gp_memory_free_on(ptr, can_reuse_at_once(&stream, pool) ? stream.number : 0);
 		return free_foreign(ptr, !handle && is_per_thread ? CU_STREAM_PER_THREAD : handle, &stream);
 	}
 	/* During a capture only allocations of the graph itself may be freed. */
@@ -634,21 +633,24 @@ static int free_pooled(struct gp_pool *pool, CUdeviceptr ptr, CUstream handle, b
 }
 
 /*
- * Frees a block of the thread's own pool on a non-blocking stream, which serves nearly every free in stream order.
- * Returns -ENOENT if free_pooled has to decide.
+ * Frees a block of the thread's own pool on a stream that reuses it at once: nearly every free of a loop that the fast
+ * path does not serve. Returns -ENOENT if free_pooled has to decide.
  */
-static int free_at_once(CUdeviceptr ptr, CUstream handle)
+static int free_at_once(CUdeviceptr ptr, CUstream handle, bool is_per_thread)
 {
 	const struct gp_thread_cache *slot = gp_memory_cache_to_free();
 	struct gp_stream stream;
 
-	if (gp_unlikely(!slot || !gp_state.config.is_async_pooled ||
-			(uintptr_t)handle <= (uintptr_t)CU_STREAM_PER_THREAD || !gp_stream_is(GP_STREAM_IN_ORDER)))
+	if (gp_unlikely(!slot || !gp_state.config.is_async_pooled || gp_scope_no_caches))
 		return -ENOENT;
-	if (gp_unlikely(!gp_stream_identify(handle, NULL, &stream) || stream.is_blocking ||
-			stream.ctx != slot->context->handle))
+	/* Another context may be current by now. */
+	if (gp_stream_is_default(handle) && gp_slow_path_is_any(GP_SLOW_PATH_CONTEXTS))
 		return -ENOENT;
-	return gp_pool_try_free_on(&gp_state.device_map, ptr, stream.number, gp_tcache_pool(slot->tcache));
+	if (gp_unlikely(!gp_stream_identify(handle, is_per_thread, slot->context->handle, &stream) ||
+			stream.ctx != slot->context->handle ||
+			!can_reuse_at_once(&stream, gp_tcache_pool(slot->tcache)) || !stream.number))
+		return -ENOENT;
+	return gp_tcache_free_on(&gp_state.device_map, ptr, stream.number, slot->tcache);
 }
 
 /*
@@ -660,7 +662,7 @@ static CUresult free_async(
 {
 	struct gp_unpooled_drop drop;
 	struct gp_pool *pool;
-	int r = free_at_once(ptr, stream);
+	int r = free_at_once(ptr, stream, is_per_thread);
 
 	if (gp_likely(r != -ENOENT))
 		return r == GP_E_DEAD ? CUDA_ERROR_INVALID_VALUE : r;

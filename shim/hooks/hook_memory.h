@@ -6,11 +6,14 @@
 
 #include <errno.h>
 
+#include "pool/tcache_stream.h"
+#include "shim/backend/default_pool.h"
 #include "shim/trace/module.h"
 #include "shim/context/capture.h"
 #include "shim/trace/alloc_info.h"
 #include "shim/driver/driver_table.h"
 #include "shim/context/scope.h"
+#include "shim/context/stream_order.h"
 #include "shim/context/thread.h"
 
 /*
@@ -57,6 +60,95 @@ static inline int hit_cuMemFree_v2(CUdeviceptr ptr)
 	const struct gp_thread_cache *slot = gp_memory_cache_to_free();
 
 	return gp_likely(slot) ? gp_tcache_put(slot->tcache, ptr) : -ENOENT;
+}
+
+/*
+ * The fast path of allocations and frees in stream order. It serves a stream of the current context, from what the
+ * thread has freed on the same stream (tcache_stream.h), without a call outside gpupool.
+ */
+
+/*
+ * True if gpupool may serve allocations in stream order in this context: it does in primary contexts, in place of the
+ * default pool. Every context of the device may use memory of the driver's pools, but not that of cuMemAlloc in another
+ * context, and such memory must not end with a context that the program has created.
+ */
+static inline bool gp_memory_serves_streams(const struct gp_context *context)
+{
+	return gp_state.config.is_async_pooled && context->is_primary &&
+	       !atomic_load_explicit(&gp_contexts_are_created, memory_order_relaxed) &&
+	       gp_context_backend_is(context, GP_CONFIG_BACKEND_DEVICE);
+}
+
+/*
+ * Allocates from what the thread has freed on the stream. Returns -ENOENT if hook_async.c has to serve the call. slot:
+ * that of gp_memory_current_cache(GP_SLOW_PATH_TO_ALLOC), or NULL.
+ */
+static inline int gp_memory_take_on(const struct gp_thread_cache *slot, CUdeviceptr *ptr, size_t bytes, CUstream handle,
+	bool is_per_thread, uint32_t module)
+{
+	struct gp_stream stream;
+	uint64_t addr;
+
+	if (gp_unlikely(!slot || !ptr || !gp_memory_serves_streams(slot->context) ||
+			!gp_default_pool_is_current(slot->context->device)))
+		return -ENOENT;
+	if (gp_unlikely(!gp_stream_recall(
+				&gp_thread_self->streams, handle, is_per_thread, slot->context->handle, &stream) ||
+			stream.ctx != slot->context->handle))
+		return -ENOENT;
+	addr = gp_tcache_take_on(slot->tcache, bytes, stream.number, module);
+	if (gp_unlikely(!addr))
+		return -ENOENT;
+	if (stream.is_legacy)
+		gp_side_note_work(GP_SIDE_LEGACY);
+	*ptr = addr;
+	return CUDA_SUCCESS;
+}
+
+/*
+ * Returns true if the stream gets at once what was freed on it. The driver's own allocations and frees are operations
+ * of their stream; those of the pool are not (stream_order.h).
+ */
+static inline bool gp_memory_reuses_at_once(const struct gp_stream *stream)
+{
+	return gp_stream_is(GP_STREAM_IN_ORDER) && gp_stream_is_in_own_order(stream);
+}
+
+/* Frees into the thread's cache, likewise. slot: that of gp_memory_cache_to_free, or NULL. */
+static inline int gp_memory_put_on(
+	const struct gp_thread_cache *slot, CUdeviceptr ptr, CUstream handle, bool is_per_thread)
+{
+	struct gp_stream stream;
+
+	if (gp_unlikely(!slot || !gp_state.config.is_async_pooled))
+		return -ENOENT;
+	if (gp_unlikely(!gp_stream_recall(
+				&gp_thread_self->streams, handle, is_per_thread, slot->context->handle, &stream) ||
+			stream.ctx != slot->context->handle || !gp_memory_reuses_at_once(&stream)))
+		return -ENOENT;
+	return gp_likely(gp_tcache_put_on(slot->tcache, ptr, stream.number)) ? CUDA_SUCCESS : -ENOENT;
+}
+
+static inline int hit_cuMemAllocAsync(CUdeviceptr *ptr, size_t bytes, CUstream stream)
+{
+	return gp_memory_take_on(
+		gp_memory_current_cache(GP_SLOW_PATH_TO_ALLOC), ptr, bytes, stream, false, gp_module_now());
+}
+
+static inline int hit_cuMemAllocAsync_ptsz(CUdeviceptr *ptr, size_t bytes, CUstream stream)
+{
+	return gp_memory_take_on(
+		gp_memory_current_cache(GP_SLOW_PATH_TO_ALLOC), ptr, bytes, stream, true, gp_module_now());
+}
+
+static inline int hit_cuMemFreeAsync(CUdeviceptr ptr, CUstream stream)
+{
+	return gp_memory_put_on(gp_memory_cache_to_free(), ptr, stream, false);
+}
+
+static inline int hit_cuMemFreeAsync_ptsz(CUdeviceptr ptr, CUstream stream)
+{
+	return gp_memory_put_on(gp_memory_cache_to_free(), ptr, stream, true);
 }
 
 /*

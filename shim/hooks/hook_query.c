@@ -256,6 +256,14 @@ static void answer_as_device(void *data, int attribute, CUdeviceptr ptr)
 	gp_pool_put(pool);
 }
 
+/* True if a legacy IPC handle of the mapped block could be made. */
+static bool is_ipc_capable(const struct gp_block_info *info)
+{
+	CUresult error;
+
+	return is_own(info) && !gp_ipc_why_not_mapped(info->addr, &error);
+}
+
 /* Replaces the driver's answer for attributes that tell one allocation from another. */
 static void answer_attribute(void *data, int attribute, const struct gp_block_info *info)
 {
@@ -281,7 +289,7 @@ static void answer_attribute(void *data, int attribute, const struct gp_block_in
 		/* The first byte is enough, of whatever size the driver's 0 or 1 is. */
 		if (info->is_of_stream)
 			*(unsigned char *)data = 0;
-		else if (info->is_mapped && is_own(info) && !gp_ipc_why_not_mapped(info->addr))
+		else if (info->is_mapped && is_ipc_capable(info))
 			*(unsigned char *)data = 1;
 		break;
 	case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:

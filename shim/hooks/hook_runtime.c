@@ -266,3 +266,68 @@ EXPORT cudaError_t cudaFreeHost(void *ptr)
 	gp_memory_defer_error(NULL, CUDA_SUCCESS);
 	return error;
 }
+
+/*
+ * In stream order only the fast path is served here. is_per_thread: as in gp_stream_recall.
+ */
+static inline bool alloc_async_hit(uintptr_t caller, void **ptr, size_t bytes, CUstream stream, bool is_per_thread)
+{
+	const struct gp_thread_cache *slot = current_cache(caller, GP_SLOW_PATH_TO_ALLOC);
+	CUdeviceptr addr;
+
+	if (gp_unlikely(!ptr || gp_memory_take_on(slot, &addr, bytes, stream, is_per_thread, MODULE())))
+		return false;
+	*ptr = (void *)(uintptr_t)addr;
+	return true;
+}
+
+static inline bool free_async_hit(uintptr_t caller, void *ptr, CUstream stream, bool is_per_thread)
+{
+	const struct gp_thread_cache *slot = current_cache(caller, GP_SLOW_PATH_TO_FREE);
+
+	return gp_likely(slot && gp_capture_is_none()) &&
+	       gp_memory_put_on(slot, (CUdeviceptr)(uintptr_t)ptr, stream, is_per_thread) == CUDA_SUCCESS;
+}
+
+/*
+ * The slow paths. bit_of makes sure of the caller's runtime again after a lookup in the process, and moves the caller
+ * to the front; then the fast path may serve the call after all. Otherwise the runtime is called.
+ */
+#define ASYNC_SLOW(caller, hit, call)               \
+	int saved_errno = errno;                    \
+	bool is_hit = bit_of(caller) != 0 && (hit); \
+                                                    \
+	errno = saved_errno;                        \
+	return is_hit ? cudaSuccess : (call)
+
+#define MALLOC_ASYNC(symbol, is_per_thread)                                                    \
+	static __attribute__((noinline))                                                       \
+	cudaError_t slow_##symbol(uintptr_t caller, void **ptr, size_t bytes, CUstream stream) \
+	{                                                                                      \
+		ASYNC_SLOW(caller, alloc_async_hit(caller, ptr, bytes, stream, is_per_thread), \
+			CALL(caller, symbol, ptr, bytes, stream));                             \
+	}                                                                                      \
+	EXPORT cudaError_t symbol(void **ptr, size_t bytes, CUstream stream)                   \
+	{                                                                                      \
+		if (gp_likely(alloc_async_hit(CALLER(), ptr, bytes, stream, is_per_thread)))   \
+			return cudaSuccess;                                                    \
+		return slow_##symbol(CALLER(), ptr, bytes, stream);                            \
+	}
+
+#define FREE_ASYNC(symbol, is_per_thread)                                                                        \
+	static __attribute__((noinline)) cudaError_t slow_##symbol(uintptr_t caller, void *ptr, CUstream stream) \
+	{                                                                                                        \
+		ASYNC_SLOW(caller, free_async_hit(caller, ptr, stream, is_per_thread),                           \
+			CALL(caller, symbol, ptr, stream));                                                      \
+	}                                                                                                        \
+	EXPORT cudaError_t symbol(void *ptr, CUstream stream)                                                    \
+	{                                                                                                        \
+		if (gp_likely(free_async_hit(CALLER(), ptr, stream, is_per_thread)))                             \
+			return cudaSuccess;                                                                      \
+		return slow_##symbol(CALLER(), ptr, stream);                                                     \
+	}
+
+MALLOC_ASYNC(cudaMallocAsync, false)
+MALLOC_ASYNC(cudaMallocAsync_ptsz, true)
+FREE_ASYNC(cudaFreeAsync, false)
+FREE_ASYNC(cudaFreeAsync_ptsz, true)

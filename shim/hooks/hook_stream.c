@@ -8,6 +8,7 @@
 
 #include "shim/context/capture.h"
 #include "shim/context/context.h"
+#include "shim/context/stream.h"
 #include "shim/driver/driver_table.h"
 #include "shim/driver/submit.h"
 
@@ -19,6 +20,8 @@ static void note_stream(CUresult r)
 {
 	struct gp_context *context = r ? NULL : gp_context_current();
 
+	if (!r)
+		gp_stream_forget(); /* if the end of a stream with that handle went unseen */
 	if (!context)
 		return;
 	gp_context_set_overlap(context);
@@ -41,14 +44,19 @@ CUresult hook_cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int p
 	return r;
 }
 
-/* Destroying a stream also ends its capture. */
+/*
+ * Destroying a stream also ends its capture. Another thread may be given the handle again before this one returns. No
+ * thread may take the new stream for the old one then, nor keep what it asks the driver for meanwhile.
+ */
 static CUresult destroy(CUstream stream, CUresult (*driver)(CUstream))
 {
 	struct gp_capture capture;
 	CUresult r;
 
 	gp_capture_end(&capture, stream, false);
+	gp_stream_forget();
 	r = driver(stream);
+	gp_stream_forget();
 	gp_capture_ended(&capture, r, NULL, true);
 	return r;
 }

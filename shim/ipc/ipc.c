@@ -177,13 +177,15 @@ CUresult gp_ipc_export(CUipcMemHandle *ret_handle, const struct gp_block_info *i
 	return r;
 }
 
-const char *gp_ipc_why_not_mapped(CUdeviceptr ptr)
+const char *gp_ipc_why_not_mapped(CUdeviceptr ptr, CUresult *ret_error)
 {
+	*ret_error = CUDA_SUCCESS;
 	if (!gp_state.config.has_socket)
 		return "importers would ask the control socket, and GPUPOOL_SOCKET is off";
 	if (!*gp_ctl_path())
 		return "importers would ask the control socket, and this process has none";
-	return gp_ipc_is_shareable(ptr) ? NULL : "the driver cannot export mapped memory here";
+	*ret_error = gp_ipc_try_export(ptr);
+	return *ret_error ? "the driver cannot export mapped memory here" : NULL;
 }
 
 CUresult gp_ipc_export_mapped(CUipcMemHandle *ret_handle, const struct gp_block_info *info)

@@ -27,10 +27,11 @@ CUresult gp_ipc_export(CUipcMemHandle *ret_handle, const struct gp_block_info *i
 
 /*
  * Makes a handle for a block of the kind vmm. Returns CUDA_ERROR_NOT_SUPPORTED if importers could not ask this process.
- * gp_ipc_why_not_mapped returns why no handle could be made for an address, or NULL.
+ * gp_ipc_why_not_mapped returns why no handle could be made for an address, or NULL. *ret_error becomes the error with
+ * which the driver refuses to export the memory, or 0. The first call takes the driver up to 1 ms (mapping_setup.h).
  */
 CUresult gp_ipc_export_mapped(CUipcMemHandle *ret_handle, const struct gp_block_info *info);
-const char *gp_ipc_why_not_mapped(CUdeviceptr ptr);
+const char *gp_ipc_why_not_mapped(CUdeviceptr ptr, CUresult *ret_error);
 
 /* Returns true if gp_ipc_export or gp_ipc_export_mapped made the handle, in any process. */
 bool gp_ipc_is_ours(const CUipcMemHandle *handle);

@@ -16,6 +16,7 @@
 
 #include "pool/vmm/pin.h"
 #include "shim/backend/backend_mapping.h"
+#include "shim/backend/mapping_setup.h"
 #include "shim/base/log.h"
 #include "shim/base/slow_path.h"
 #include "shim/context/driver_call.h"
@@ -23,13 +24,13 @@
 #include "shim/debug/debug.h"
 #include "shim/driver/driver_table.h"
 
-bool gp_ipc_is_shareable(CUdeviceptr ptr)
+CUresult gp_ipc_try_export(CUdeviceptr ptr)
 {
 	struct gp_pool *pool = gp_addrmap_pool_of(&gp_state.device_map, ptr);
-	bool is_shareable = pool && gp_mapping_can_export((struct gp_context *)gp_pool_owner(pool));
+	CUresult r = pool ? gp_mapping_try_export(gp_pool_owner(pool)) : CUDA_ERROR_INVALID_VALUE;
 
 	gp_pool_put(pool);
-	return is_shareable;
+	return r;
 }
 
 /* Returns the chunk's descriptor, or the negative error of the driver. */

@@ -11,8 +11,8 @@
 #include "shim/base/json.h"
 #include "shim/context/context.h"
 
-/* True if the driver can export the chunks of the block at the address. */
-bool gp_ipc_is_shareable(CUdeviceptr ptr);
+/* Returns 0 if the driver can export the chunks of the block at the address, or its error. */
+CUresult gp_ipc_try_export(CUdeviceptr ptr);
 
 /* Answers a request for a chunk of an exported block. To be called in the server's thread. */
 int gp_ipc_answer_chunk_of(uint64_t addr, uint64_t serial, uint64_t at, struct gp_json *out);

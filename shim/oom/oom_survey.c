@@ -18,7 +18,7 @@
 
 #include "oom_survey.h"
 
-#include "shim/backend/backend_mapping.h"
+#include "shim/backend/mapping_setup.h"
 #include "shim/debug/debug.h"
 #include "shim/trace/alloc_info.h"
 

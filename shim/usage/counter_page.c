@@ -345,11 +345,28 @@ void gp_counter_page_set_up(void)
 	gp_devices_on_first_growth(note_device);
 }
 
-static bool is_in_memory(int fd)
+/* Before Linux 3.12 the kernel does not tell this by a descriptor that only names the directory. */
+static int look_at_filesystem(int dir_fd, struct statfs *ret_fs)
+{
+	int fd, r = fstatfs(dir_fd, ret_fs);
+
+	if (!r || errno != EBADF)
+		return r;
+	fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return -1;
+	r = fstatfs(fd, ret_fs);
+	close(fd);
+	return r;
+}
+
+/* True if files in the directory are in memory. */
+static bool is_in_memory(int dir_fd)
 {
 	struct statfs fs;
 
-	return !fstatfs(fd, &fs) && ((unsigned)fs.f_type == TMPFS_MAGIC || (unsigned)fs.f_type == RAMFS_MAGIC);
+	return !look_at_filesystem(dir_fd, &fs) &&
+	       ((unsigned)fs.f_type == TMPFS_MAGIC || (unsigned)fs.f_type == RAMFS_MAGIC);
 }
 
 static void set_text(char text[static GP_PAGE_TEXT], const char *value)
@@ -408,6 +425,10 @@ static struct gp_page *create(int dir_fd, const char *temporary, uint64_t start_
 	struct gp_page *mapped = NULL;
 	int fd;
 
+	if (!is_in_memory(dir_fd)) {
+		*ret_error = -EOPNOTSUPP;
+		return NULL;
+	}
 	fill_header(&empty.header, start_ticks);
 	(void)unlinkat(dir_fd, temporary, 0);
 	fd = openat(dir_fd, temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY, 0600);
@@ -415,7 +436,7 @@ static struct gp_page *create(int dir_fd, const char *temporary, uint64_t start_
 		*ret_error = -errno;
 		return NULL;
 	}
-	*ret_error = is_in_memory(fd) ? gp_file_write(fd, &empty, sizeof(empty)) : -EOPNOTSUPP;
+	*ret_error = gp_file_write(fd, &empty, sizeof(empty));
 	if (!*ret_error) {
 		mapped = mmap(NULL, sizeof(*mapped), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 		*ret_error = mapped == MAP_FAILED ? -errno : 0;
@@ -467,15 +488,14 @@ void gp_counter_page_start(const char *socket_path)
 	static bool is_registered; /* a forked child keeps the handlers of its parent */
 	const char *end = strrchr(socket_path, '/');
 	uint64_t start_ticks;
-	char state;
-	int dir_fd, error = gp_ctl_process_stat(0, &start_ticks, &state);
+	int dir_fd, error;
+	pid_t pid;
 
-	if (!end || (size_t)(end - socket_path) >= sizeof(directory))
+	if (!end || (size_t)(end - socket_path) >= sizeof(directory) || !gp_ctl_name_parse(end + 1, &pid, &start_ticks))
 		return; /* no socket, or one without a file */
 	snprintf(directory, sizeof(directory), "%.*s", (int)(end - socket_path), socket_path);
 	dir_fd = gp_ctl_dir_open(directory, geteuid(), false);
-	if (!error)
-		error = dir_fd < 0 ? dir_fd : publish_file(dir_fd, start_ticks);
+	error = dir_fd < 0 ? dir_fd : publish_file(dir_fd, start_ticks);
 	if (dir_fd >= 0)
 		close(dir_fd);
 	if (error)

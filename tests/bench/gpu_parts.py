@@ -7,6 +7,7 @@ The parts of scripts/bench. Each fills a book in less than nine minutes; README.
 
 import contextlib
 import dataclasses
+import functools
 import statistics
 
 import ctl
@@ -229,10 +230,9 @@ def run_torch(book, setup, options, log):
     run_programs(book, options, log, "PyTorch training", torch_peers(setup))
 
 
-def run_memory(book, setup, options, log):
+def run_alone(book, options, log, group, peers):
     """Each program alone, so that the memory in use on the device belongs to it."""
-    group = "PyTorch training, alone"
-    for peer in player.select_peers(torch_peers(setup), options.peer, lambda name, why: book.miss(group, "", name, why)):
+    for peer in player.select_peers(peers, options.peer, lambda name, why: book.miss(group, "", name, why)):
         for nth in range(scaled(3, options)):
             with contextlib.ExitStack() as stack:
                 directory = stack.enter_context(programs.private_dir())
@@ -254,6 +254,10 @@ def run_memory(book, setup, options, log):
                 book.sample(group, PROGRAM, peer.name, nth, found)
 
 
+def run_memory(book, setup, options, log):
+    run_alone(book, options, log, "PyTorch training, alone", torch_peers(setup))
+
+
 def run_cupy(book, setup, options, log):
     peers = [setup.script("own", "cupy", "play_cupy.py"),
              setup.script("async", "cupy", "play_cupy.py", words=["async"]),
@@ -272,6 +276,47 @@ def run_jax(book, setup, options, log):
              setup.script("platform", "jax", "play_jax.py", variables=platform),
              setup.script("platform, split", "jax", "play_jax.py", "split", variables=platform)]
     run_programs(book, options, log, "JAX step", peers, 7)
+
+
+ASYNC = {"GPUPOOL_ASYNC": "on"}
+ASYNC_RUNS, ASYNC_WINDOWS = 7, 2
+
+
+def run_async(book, setup, options, log):
+    """Pairs of cudaMallocAsync and cudaFreeAsync: the driver's, and those of the pool."""
+    programs_of = {"": "player_async", ", shared": "player_async_shared"}
+    cells = [*(cell("pingpong", size) for size in (512, 64 * KIB, MIB, 64 * MIB)), cell("window", 64 * KIB, live=16),
+             cell("pingpong", 64 * KIB, streams=4)]
+    peers = [setup.peer(f"{name}{label}", program, kind, ASYNC if kind else None)
+             for name, kind in (("raw", None), ("split", "split"), ("vmm", "vmm"))
+             for label, program in programs_of.items()]
+    stage(book, setup, options, log, peers).run([Group("in stream order", cells)])
+
+
+def async_programs(setup):
+    """Programs that allocate in stream order, by group: each raw, and from the pool."""
+    scripts = {
+        "PyTorch training": ("torch", "play_torch.py", (), {"PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"}),
+        "CuPy step": ("cupy", "play_cupy.py", ("async",), {}),
+        "RMM step": ("rmm", "play_cupy.py", ("rmm",), {}),
+        "JAX step": ("jax", "play_jax.py", (), {"XLA_PYTHON_CLIENT_ALLOCATOR": "cuda_async",
+                                                "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}),
+    }
+    for group, (needs, script, words, variables) in scripts.items():
+        yield group, [setup.script("raw", needs, script, words=words, variables=variables),
+                      *(setup.script(kind, needs, script, kind, words, {**variables, **ASYNC})
+                        for kind in ("split", "vmm"))]
+
+
+def run_async_programs(book, setup, options, log, wanted):
+    for group, peers in async_programs(setup):
+        if group.startswith(wanted):
+            run_programs(book, options, log, f"{group}, in stream order", peers, ASYNC_RUNS, ASYNC_WINDOWS)
+
+
+def run_async_memory(book, setup, options, log):
+    for group, peers in async_programs(setup):
+        run_alone(book, options, log, f"{group}, in stream order, alone", peers)
 
 
 def run_recorded(book, setup, options, log):
@@ -312,4 +357,8 @@ PARTS = {
     "first": run_first,
     "cold": run_cold,
     "limits": run_limits,
+    "async": run_async,
+    **{f"async-{name.lower()}": functools.partial(run_async_programs, wanted=name)
+       for name in ("PyTorch", "CuPy", "RMM", "JAX")},
+    "async-memory": run_async_memory,
 }

@@ -2,11 +2,11 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Usage: pairs_counted_RUNTIME hit|miss|stream PAIRS: makes that many pairs of cudaMalloc and cudaFree for
- * instructions.py, which counts the instructions of alloc_one and free_one.
+ * Usage: pairs_counted_RUNTIME hit|miss|stream|blocking|legacy PAIRS: makes that many pairs of cudaMalloc and cudaFree
+ * for instructions.py, which counts the instructions of alloc_one and free_one.
  *
  *   hit:  each allocation gets the block that was freed just before
- *   stream: the same with cudaMallocAsync and cudaFreeAsync on one stream
+ *   stream, blocking, legacy: the same with cudaMallocAsync and cudaFreeAsync on a stream of that kind
  *   miss: nothing is freed before the last allocation, so each needs new memory from the driver
  */
 
@@ -25,7 +25,8 @@
 enum { WARM_UP = 16, PAIRS_MAX = 1000, HIT_BYTES = 64 << 10, MISS_BYTES = 64 << 20 };
 
 static void *blocks[PAIRS_MAX];
-static cudaStream_t stream; /* NULL: memory is not allocated in stream order */
+static bool is_in_stream_order;
+static cudaStream_t stream;
 
 static void check(const char *call, cudaError_t error)
 {
@@ -41,12 +42,12 @@ __attribute__((noinline)) void free_one(void *ptr);
 
 void alloc_one(void **ptr, size_t bytes)
 {
-	check("cudaMalloc", stream ? cudaMallocAsync(ptr, bytes, stream) : cudaMalloc(ptr, bytes));
+	check("cudaMalloc", is_in_stream_order ? cudaMallocAsync(ptr, bytes, stream) : cudaMalloc(ptr, bytes));
 }
 
 void free_one(void *ptr)
 {
-	check("cudaFree", stream ? cudaFreeAsync(ptr, stream) : cudaFree(ptr));
+	check("cudaFree", is_in_stream_order ? cudaFreeAsync(ptr, stream) : cudaFree(ptr));
 }
 
 static void warm_up(size_t bytes)
@@ -60,8 +61,9 @@ static void warm_up(size_t bytes)
 
 	check("cudaSetDevice", cudaSetDevice(0));
 	for (int i = 0; i < WARM_UP; i++) {
-		check("cudaMalloc", stream ? cudaMallocAsync(&ptr, bytes, stream) : cudaMalloc(&ptr, bytes));
-		check("cudaFree", stream ? cudaFreeAsync(ptr, stream) : cudaFree(ptr));
+		check("cudaMalloc",
+			is_in_stream_order ? cudaMallocAsync(&ptr, bytes, stream) : cudaMalloc(&ptr, bytes));
+		check("cudaFree", is_in_stream_order ? cudaFreeAsync(ptr, stream) : cudaFree(ptr));
 		if (i == 0)
 			nanosleep(&registration, NULL);
 	}
@@ -70,17 +72,31 @@ static void warm_up(size_t bytes)
 		check("cudaMalloc", cudaMalloc(&ptr, bytes));
 }
 
+enum { STREAM_DEFAULT = 0 };
+
+/* Makes the stream that the case names. Returns false if the case is none in stream order. */
+static bool make_stream(const char *name)
+{
+	is_in_stream_order = true;
+	if (!strcmp(name, "stream"))
+		check("cudaStreamCreate", cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+	else if (!strcmp(name, "blocking"))
+		check("cudaStreamCreate", cudaStreamCreateWithFlags(&stream, STREAM_DEFAULT));
+	else
+		is_in_stream_order = !strcmp(name, "legacy");
+	return is_in_stream_order;
+}
+
 int main(int argc, char **argv)
 {
 	unsigned long n_pairs = argc == 3 ? strtoul(argv[2], NULL, 10) : 0;
-	bool is_miss = argc == 3 && !strcmp(argv[1], "miss"), is_stream = argc == 3 && !strcmp(argv[1], "stream");
+	bool is_miss = argc == 3 && !strcmp(argv[1], "miss");
 
-	if (!n_pairs || n_pairs > PAIRS_MAX || (!is_miss && !is_stream && strcmp(argv[1], "hit") != 0)) {
-		fprintf(stderr, "usage: pairs_counted hit|miss|stream PAIRS, at most %d pairs\n", PAIRS_MAX);
+	if (!n_pairs || n_pairs > PAIRS_MAX || (!is_miss && strcmp(argv[1], "hit") != 0 && !make_stream(argv[1]))) {
+		fprintf(stderr, "usage: pairs_counted hit|miss|stream|blocking|legacy PAIRS, at most %d pairs\n",
+			PAIRS_MAX);
 		return 2;
 	}
-	if (is_stream)
-		check("cudaStreamCreate", cudaStreamCreateWithFlags(&stream, 1));
 	warm_up(is_miss ? MISS_BYTES : HIT_BYTES);
 	for (unsigned long i = 0; i < n_pairs; i++) {
 		alloc_one(&blocks[i], is_miss ? MISS_BYTES : HIT_BYTES);

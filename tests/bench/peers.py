@@ -112,6 +112,7 @@ RECIPES = {
     "player_runtime_static": ("peer_runtime.c", ["cc", "-std=gnu11"], lambda: runtime_flags("static")),
     "player_runtime_shared": ("peer_runtime.c", ["cc", "-std=gnu11"], lambda: runtime_flags("shared")),
     "player_async": ("peer_async.c", ["cc", "-std=gnu11"], lambda: runtime_flags("static")),
+    "player_async_shared": ("peer_async.c", ["cc", "-std=gnu11"], lambda: runtime_flags("shared")),
     "player_cub": ("peer_cub.cu", None, lambda: ["-cudart", "static"]),
     "player_torch": ("peer_torch.cpp", ["c++", "-std=c++20"], torch_flags),
     "player_rmm": ("peer_rmm.cpp", ["c++", "-std=c++20"], rmm_flags),

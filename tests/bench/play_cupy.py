@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
-"""Windows of the chain of tests/gpu/work_cupy.py; "none" turns CuPy's own pools off, "async" uses the driver's."""
+"""
+Windows of the chain of tests/gpu/work_cupy.py. "none" turns CuPy's own pools off, "async" uses the driver's, and "rmm" the
+driver's through RMM.
+"""
 
 import sys
 
@@ -10,11 +13,22 @@ import play
 import work_cupy
 
 
+def use_rmm():
+    """RMM's resource over cudaMallocAsync, which makes a pool of its own."""
+    import rmm  # pylint: disable=import-outside-toplevel
+    from rmm.allocators.cupy import rmm_cupy_allocator  # pylint: disable=import-outside-toplevel
+
+    rmm.mr.set_current_device_resource(rmm.mr.CudaAsyncMemoryResource())
+    cupy.cuda.set_allocator(rmm_cupy_allocator)
+
+
 def main():
     words = sys.argv[1:]
     work_cupy.set_pool(words != ["none"])
     if words == ["async"]:
         cupy.cuda.set_allocator(cupy.cuda.MemoryAsyncPool().malloc)
+    elif words == ["rmm"]:
+        use_rmm()
     step, last = work_cupy.chain(), {}
 
     def chain_step(_):

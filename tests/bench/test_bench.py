@@ -79,10 +79,11 @@ class SavedTest(Quiet):
 class PairsCountedTest(unittest.TestCase):
     def test_hits_and_misses_of_both_runtimes_run_under_the_preload(self):
         for runtime in ("static", "shared"):
-            for case in ("hit", "miss"):
+            for case in ("hit", "miss", "stream", "blocking", "legacy"):
                 program = PROGRAMS / f"pairs_counted_{runtime}"
-                done = subprocess.run([program, case, "20"], env={**os.environ, **STUB, "LD_PRELOAD": str(LIBRARY)},
-                                      capture_output=True, text=True, timeout=60, check=False)
+                variables = {**os.environ, **STUB, "LD_PRELOAD": str(LIBRARY), "GPUPOOL_ASYNC": "on"}
+                done = subprocess.run([program, case, "20"], env=variables, capture_output=True, text=True, timeout=60,
+                                      check=False)
                 self.assertEqual((done.returncode, done.stderr), (0, ""), (runtime, case))
 
 

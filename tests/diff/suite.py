@@ -220,7 +220,14 @@ NEEDS = {
             is_alone=True,
         ),
     ),
-    "async": (Needs(), in_stream_order(), Needs(name="old ordered", env=OLD | FROM_POOL, configs=("none", "split")), on_old_drivers()),
+    "async": (
+        Needs(),
+        in_stream_order(),
+        Needs(name="old ordered", env=OLD | FROM_POOL, configs=("none", "split")),
+        on_old_drivers(),
+        # The record of an event is a barrier of its stream, as on an H100.
+        Needs(name="recorded ordered", env={"SIMGPU_RECORDS_ARE_OPERATIONS": "1"} | FROM_POOL, configs=("split", "vmm")),
+    ),
     "stream": (Needs(), Needs(name="old", env=OLD), in_stream_order()),
     # "gone": exit handlers run after the simulated driver has shut down, which a real driver never does.
     "exit": (Needs(), Needs(name="gone", env={"SIMGPU_DEINIT_AT_EXIT": "1"})),

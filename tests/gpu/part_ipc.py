@@ -6,7 +6,8 @@ Memory that processes share:
 - the driver's answers;
 - the programs of tests/preload/app_ipc*.c, with the library in both processes or in only one;
 - PyTorch's tensors passed between processes;
-- NCCL over its legacy path.
+- NCCL over its legacy path and over memory of cuMemCreate, also with registered buffers;
+- Open MPI over UCX, if GPUPOOL_TEST_MPI names its folder: bin/mpirun, include and lib, with a UCX that supports CUDA.
 """
 
 import concurrent.futures
@@ -14,6 +15,7 @@ import ctypes
 import dataclasses
 import importlib.util
 import json
+import os
 import pathlib
 import re
 import sys
@@ -226,28 +228,72 @@ class Work:
     """A program whose processes share memory, and the ways to run it."""
 
     name: str
-    script: str
+    program: str  # a script of Python, or a program for MPI
     least_gpus: int
     kinds: list
     jobs: int
-    transport: str | None  # the transport that its log must name
+    transport: str | None = None  # the transport that its log must name
+    variables: dict = dataclasses.field(default_factory=dict)
+    arguments: list = dataclasses.field(default_factory=list)
+
+    @property
+    def is_of_mpi(self):
+        return not self.program.endswith(".py")
 
 
+NCCL_KINDS = ["none", "binned", "split", "vmm", "auto"]
+CUMEM = {"NCCL_CUMEM_ENABLE": "1"}
 WORKS = [
-    Work("torch", "work_torch_ipc.py", 1, KINDS, 4, None),
-    Work("nccl", "work_nccl.py", 2, ["none", "binned", "split", "vmm"], 2, "P2P/IPC"),
+    Work("torch", "work_torch_ipc.py", 1, KINDS, 4),
+    Work("nccl", "work_nccl.py", 2, NCCL_KINDS, 2, "P2P/IPC"),
+    Work("nccl, cumem", "work_nccl.py", 2, ["split", "vmm", "auto"], 2, "P2P/CUMEM", CUMEM),
+    Work("nccl, registered", "work_nccl_register.py", 2, NCCL_KINDS, 2, "P2P/IPC"),
+    Work("nccl, registered, cumem", "work_nccl_register.py", 2, ["split", "vmm", "auto"], 2, "P2P/CUMEM", CUMEM),
+    Work("mpi", "mpi_pair", 1, NCCL_KINDS, 4, "cuda_ipc", arguments=["1"]),
+    Work("mpi, two GPUs", "mpi_pair", 2, NCCL_KINDS, 4, "cuda_ipc", arguments=["2"]),
 ]
+
+
+def mpi_folder():
+    """The folder of Open MPI, or None."""
+    folder = os.environ.get("GPUPOOL_TEST_MPI")
+    return pathlib.Path(folder).resolve() if folder else None
+
+
+def compile_mpi(folder):
+    toolkit = pathlib.Path(programs.find_nvcc()).resolve().parents[1]
+    words = ["cc", "-std=gnu11", "-O2", "-D_GNU_SOURCE", "-iquote", programs.ROOT, "-isystem", folder / "include"]
+    words += ["-o", programs.BIN / "mpi_pair", programs.SOURCES / "mpi_pair.c", f"-L{folder / 'lib'}", "-lmpi"]
+    words += [f"-L{toolkit / 'lib64' / 'stubs'}", "-lcuda", f"-Wl,-rpath-link,{folder / 'lib' / 'openmpi'}"]
+    programs.run_tool(words, programs.WORK / "log" / "mpi_pair.log")
+
+
+def mpi_variables(folder):
+    """Open MPI finds its parts, and UCX uses CUDA and says which transports it uses."""
+    libraries = [folder / "lib", folder / "lib" / "openmpi", *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
+    return {
+        "OPAL_PREFIX": str(folder),
+        "LD_LIBRARY_PATH": ":".join(map(str, libraries)),
+        "OMPI_MCA_pml": "ucx",
+        "OMPI_ALLOW_RUN_AS_ROOT": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+        "UCX_MODULE_DIR": str(folder / "lib" / "openmpi" / "ucx"),
+        "UCX_TLS": "self,sm,cuda_copy,cuda_ipc",
+        "UCX_PROTO_INFO": "y",
+    }
 
 
 def work_configs(work, library):
     """Yields (configuration, variables); raw comes first."""
     off = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
+    variables = {**mpi_variables(mpi_folder()), **work.variables} if work.is_of_mpi else work.variables
     raw = programs.Config("raw")
     pools = [programs.Config(kind, library, {"GPUPOOL_POOL": kind}) for kind in work.kinds]
     for config in [raw, *pools]:
-        yield config, {}
-        if config.name in ("raw", "split"):
-            yield dataclasses.replace(config, name=f"{config.name}, own pool off"), off
+        yield config, variables
+        if not work.is_of_mpi and config.name in ("raw", "split", "vmm"):
+            yield dataclasses.replace(config, name=f"{config.name}, own pool off"), {**variables, **off}
 
 
 def last_answer(text):
@@ -257,13 +303,19 @@ def last_answer(text):
 
 
 def transports(text):
-    return sorted(set(re.findall(r"Channel .* via (\S+)", text)))
+    found = re.findall(r"Channel .* via (\S+)|\| (cuda_ipc)/", text)
+    return sorted({name for names in found for name in names if name})
+
+
+def words_of(work):
+    if work.is_of_mpi:
+        return [mpi_folder() / "bin" / "mpirun", "-np", "2", programs.BIN / work.program, *work.arguments]
+    return [sys.executable, programs.SOURCES / work.program]
 
 
 def run_once(out, work, config, variables):
-    log = out / "ipc" / f"{work.name}-{config.name.replace(', ', '-').replace(' ', '-')}.txt"
-    words = [sys.executable, programs.SOURCES / work.script]
-    return programs.run_program(config, words, log, timeout=WORK_SECONDS, more=variables)
+    name = f"{work.name}-{config.name}.txt".replace(", ", "-").replace(" ", "-")
+    return programs.run_program(config, words_of(work), out / "ipc" / name, timeout=WORK_SECONDS, more=variables)
 
 
 def judge(results, work, config, done, expected):
@@ -275,7 +327,7 @@ def judge(results, work, config, done, expected):
     results.check(f"{work.name}, {config.name}", ok, found[:70])
     if work.transport:
         seen = transports(done.text)
-        ok = work.transport in seen
+        ok = any(name.split("/")[:2] == work.transport.split("/") for name in seen)
         results.check(f"{work.name}, {config.name}: by IPC", ok, " ".join(seen)[:40])
 
 
@@ -286,18 +338,27 @@ def run_work(results, out, work, library):
         found = [job.result() for job in jobs]
     answers = {}
     for (config, variables), done in zip(configs, found):
-        expected = answers.setdefault(bool(variables), last_answer(done.text))
+        expected = answers.setdefault(tuple(variables), last_answer(done.text))
         judge(results, work, config, done, expected)
+
+
+def reason_to_skip(work):
+    if work.is_of_mpi and not mpi_folder():
+        return "GPUPOOL_TEST_MPI names no Open MPI"
+    if not work.is_of_mpi and not importlib.util.find_spec("torch"):
+        return "PyTorch is not installed"
+    return f"it needs {work.least_gpus} GPUs" if count_gpus() < work.least_gpus else None
 
 
 def run_works(results, out, library):
     for work in WORKS:
-        if not importlib.util.find_spec("torch"):
-            results.note(f"{work.name}: skipped, PyTorch is not installed", None)
-        elif count_gpus() < work.least_gpus:
-            results.note(f"{work.name}: skipped, it needs {work.least_gpus} GPUs", None)
-        else:
-            run_work(results, out, work, library)
+        reason = reason_to_skip(work)
+        if reason:
+            results.note(f"{work.name}: skipped, {reason}", None)
+            continue
+        if work.is_of_mpi:
+            compile_mpi(mpi_folder())
+        run_work(results, out, work, library)
 
 
 def run(results, out, options):

@@ -60,8 +60,8 @@ class PairsTest(unittest.TestCase):
 
 
 class WorksTest(WithOut):
-    def judge(self, status=0, text=RIGHT, expected="wrong: a 0", is_pooled=True):
-        work = part_ipc.WORKS[-1]
+    def judge(self, status=0, text=RIGHT, expected="wrong: a 0", is_pooled=True, name="nccl"):
+        (work,) = (work for work in part_ipc.WORKS if work.name == name)
         done = programs.Run(status, text, is_pooled)
         part_ipc.judge(self.results, work, programs.Config("split", LIBRARY), done, expected)
         return len(self.bad())
@@ -84,13 +84,33 @@ class WorksTest(WithOut):
     def test_a_missing_answer_fails_even_if_raw_had_none(self):
         self.assertEqual(self.judge(text="via P2P/IPC\n", expected=None), 2)
 
+    def test_every_way_over_cumem_is_the_transport_cumem(self):
+        self.assertEqual(self.judge(text=RIGHT.replace("P2P/IPC", "P2P/CUMEM/read"), name="nccl, cumem"), 0)
+        self.assertEqual(self.judge(name="nccl, cumem"), 1)
+
+    def test_mpi_must_use_cuda_ipc(self):
+        answer = RIGHT.splitlines(keepends=True)[1]
+        line = "[1.0] [vm:1 :0]   | 4284..inf | zero-copy read from remote | cuda_ipc/cuda |\n"
+        self.assertEqual(self.judge(text=line + answer, name="mpi"), 0)
+        self.assertEqual(self.judge(text=line.replace("cuda_ipc/cuda", "sysv/memory") + answer, name="mpi"), 1)
+
     def test_each_variant_comes_after_a_raw_run(self):
-        for work in part_ipc.WORKS:
-            seen = set()
-            for config, variables in part_ipc.work_configs(work, LIBRARY):
-                if bool(variables) not in seen:
-                    self.assertIsNone(config.preload)
-                seen.add(bool(variables))
+        with mock.patch.dict(os.environ, GPUPOOL_TEST_MPI="/opt/openmpi"):
+            for work in part_ipc.WORKS:
+                seen = set()
+                for config, variables in part_ipc.work_configs(work, LIBRARY):
+                    if tuple(variables) not in seen:
+                        self.assertIsNone(config.preload)
+                    seen.add(tuple(variables))
+
+    def test_a_program_that_cannot_run_is_skipped_with_the_reason(self):
+        reasons = {}
+        with mock.patch.dict(os.environ, clear=True), mock.patch.object(part_ipc, "count_gpus", return_value=1):
+            with mock.patch.object(part_ipc.importlib.util, "find_spec", return_value=True):
+                reasons = {work.name: part_ipc.reason_to_skip(work) for work in part_ipc.WORKS}
+        self.assertEqual(reasons["torch"], None)
+        self.assertEqual(reasons["nccl"], "it needs 2 GPUs")
+        self.assertEqual(reasons["mpi"], "GPUPOOL_TEST_MPI names no Open MPI")
 
 
 if __name__ == "__main__":

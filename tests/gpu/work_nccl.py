@@ -2,8 +2,9 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
 """
-Collectives over NCCL's legacy path, which shares buffers through IPC handles, with a process for each GPU. Results are
-compared with those of the CPU. NCCL prints its transport to stdout.
+Collectives over NCCL, with a process for each GPU: over its legacy path, which shares buffers through IPC handles, or, with
+NCCL_CUMEM_ENABLE=1, through memory of cuMemCreate. Results are compared with those of the CPU. NCCL prints its transport to
+stdout.
 """
 
 import json
@@ -78,7 +79,7 @@ def run_rank(rank, world, store, answers):
 
 
 def main():
-    os.environ |= VARIABLES
+    os.environ |= {name: value for name, value in VARIABLES.items() if name not in os.environ}
     world = torch.cuda.device_count()
     context = mp.get_context("spawn")
     answers = context.SimpleQueue()

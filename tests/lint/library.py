@@ -27,7 +27,7 @@ WORD = 8
 MUSL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "musl.txt")
 ON_SOME_MACHINES = {"__getauxval"}
 # Bytes of thread-local storage. The loader reserves only about 1600 bytes for all libraries that are loaded later.
-TLS_MAX = 1024
+TLS_MAX = 1152
 
 
 def check_exports(library, hooks, work, runtime):

@@ -57,7 +57,7 @@ def exported(header):
 # The expected last column of a row by the start of its symbol. Most rows check the stream parameter.
 EXPECTED_STREAMS = {
     "stream": "stream", "none": "NULL",
-    "cuStreamWaitEvent": "CU_STREAM_LEGACY", "cuWaitExternal": "CU_STREAM_LEGACY",
+    "cuStreamWaitEvent": "GP_STREAM_WAITS(stream)", "cuWaitExternal": "GP_STREAM_WAITS(stream)",
     "cuStreamWriteValue": "flags & 1 ? GP_STREAM_ANY : stream",
     "cuStreamBatchMemOp": "GP_STREAM_ANY", "cuLaunchCooperativeKernelMultiDevice": "GP_STREAM_ANY",
 }

@@ -49,8 +49,8 @@ void app_fact(const char *name, uint64_t value)
 	write_to_test(line, snprintf(line, sizeof(line), "%s %llu\n", name, (unsigned long long)value));
 }
 
-/* Returns a function that only the simulated driver has, or NULL. The program may have found the driver in any way. */
-static void *simulator(const char *name)
+/* The program may have found the driver in any way. */
+void *app_simulator(const char *name)
 {
 	void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
 
@@ -59,12 +59,12 @@ static void *simulator(const char *name)
 
 bool app_is_simulated(void)
 {
-	return simulator("simgpu_calls") != NULL;
+	return app_simulator("simgpu_calls") != NULL;
 }
 
 uint64_t app_calls(const char *function)
 {
-	uint64_t (*calls)(const char *) = (uint64_t(*)(const char *))simulator("simgpu_calls");
+	uint64_t (*calls)(const char *) = (uint64_t(*)(const char *))app_simulator("simgpu_calls");
 
 	return calls ? calls(function) : 0;
 }
@@ -72,7 +72,7 @@ uint64_t app_calls(const char *function)
 void app_stop_nth_call(const char *function, bool at_end, unsigned nth)
 {
 	bool (*stop)(const char *, bool, unsigned) =
-		(bool (*)(const char *, bool, unsigned))simulator("simgpu_stop_nth");
+		(bool (*)(const char *, bool, unsigned))app_simulator("simgpu_stop_nth");
 
 	if (stop && !stop(function, at_end, nth))
 		app_must(-1, function);
@@ -85,7 +85,7 @@ void app_stop_calls(const char *function, bool at_end)
 
 void app_await_stopped_call(void)
 {
-	unsigned (*stopped)(void) = (unsigned (*)(void))simulator("simgpu_stopped");
+	unsigned (*stopped)(void) = (unsigned (*)(void))app_simulator("simgpu_stopped");
 
 	while (stopped && !stopped())
 		sched_yield();
@@ -93,7 +93,7 @@ void app_await_stopped_call(void)
 
 void app_release_calls(void)
 {
-	void (*go)(void) = (void (*)(void))simulator("simgpu_go");
+	void (*go)(void) = (void (*)(void))app_simulator("simgpu_go");
 
 	if (go)
 		go();
@@ -101,7 +101,7 @@ void app_release_calls(void)
 
 uint64_t app_now_ns(void)
 {
-	uint64_t (*simulated_ns)(void) = (uint64_t(*)(void))simulator("simgpu_now_ns");
+	uint64_t (*simulated_ns)(void) = (uint64_t(*)(void))app_simulator("simgpu_now_ns");
 	struct timespec now;
 
 	if (simulated_ns)
@@ -119,7 +119,7 @@ void app_report_driver(void)
 {
 	static const char *const functions[] = {"cuMemAlloc_v2", "cuMemFree_v2", "cuMemFreeAsync", "cuMemHostAlloc",
 		"cuMemFreeHost", "cuCtxRecordEvent", "cuCtxWaitEvent", "cuCtxSynchronize", "cuEventQuery"};
-	uint64_t (*races)(void) = (uint64_t(*)(void))simulator("simgpu_races");
+	uint64_t (*races)(void) = (uint64_t(*)(void))app_simulator("simgpu_races");
 
 	for (size_t i = 0; i < LENGTH(functions); i++)
 		app_fact_calls(functions[i]);

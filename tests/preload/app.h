@@ -55,8 +55,11 @@ void app_must(int result, const char *call);
 /* True if the driver is the simulated one, which counts its calls. */
 bool app_is_simulated(void);
 
+/* Returns a function that only the simulated driver has (tests/sim/simgpu.h), or NULL. */
+void *app_simulator(const char *name);
+
 void app_fact(const char *name, uint64_t value);
-uint64_t app_calls(const char *function); /* calls of the simulated driver so far; 0 on a real driver */
+uint64_t app_calls(const char *function); /* calls of the simulated driver so far, NULL: of all; 0 on a real driver */
 uint64_t app_now_ns(void);                /* the simulated driver's clock, or CLOCK_MONOTONIC on a real driver */
 void app_fact_calls(const char *function);
 

@@ -3,6 +3,11 @@
 
 /* Allocations in stream order: which of them reach the driver, and what becomes of their memory. */
 
+#include <dlfcn.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+
 #include "app_driver.h"
 #include "tests/sim/abi.h"
 
@@ -88,6 +93,231 @@ static void per_thread(void)
 	loop(CU_STREAM_PER_THREAD, false);
 }
 
+/*
+ * Pairs of an allocation and a free of three sizes with a kernel between them, on one stream. Returns the number of
+ * driver calls but for the launches.
+ */
+static uint64_t make_pairs(CUstream stream, unsigned n)
+{
+	CUdeviceptr ptrs[3];
+	uint64_t before = app_calls(NULL) + n;
+
+	for (unsigned i = 0; i < n; i++) {
+		for (unsigned k = 0; k < LENGTH(ptrs); k++)
+			ptrs[k] = take((100 * KIB) << (5 * k), stream);
+		app_fill(stream, ptrs[i % LENGTH(ptrs)], 4 * KIB, i);
+		for (unsigned k = 0; k < LENGTH(ptrs); k++)
+			APP_MUST(cuMemFreeAsync(ptrs[k], stream));
+	}
+	return app_calls(NULL) - before;
+}
+
+static void pairs(CUstream stream)
+{
+	(void)make_pairs(stream, 16);
+	app_fact("calls", make_pairs(stream, 1000));
+	app_report_driver();
+}
+
+static void pairs_created(void)
+{
+	app_start();
+	pairs(app_stream());
+}
+
+static CUstream blocking_stream(void)
+{
+	CUstream stream;
+
+	APP_MUST(cuStreamCreate(&stream, 0));
+	return stream;
+}
+
+static void pairs_blocking(void)
+{
+	app_start();
+	pairs(blocking_stream());
+}
+
+static void pairs_legacy(void)
+{
+	app_start();
+	pairs(NULL);
+}
+
+static void pairs_per_thread(void)
+{
+	app_start();
+	pairs(CU_STREAM_PER_THREAD);
+}
+
+/* With a second context each call asks the driver which one is current, but nothing more. */
+static void pairs_with_two_contexts(void)
+{
+	CUcontext away;
+
+	app_start();
+	APP_MUST(cuDevicePrimaryCtxRetain(&away, 1));
+	APP_MUST(cuCtxSetCurrent(away));
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	pairs(app_stream());
+}
+
+/* The legacy stream has had work, as that of a copy when the program began, but it is done. */
+static void pairs_later(void)
+{
+	CUstream stream;
+
+	app_start();
+	app_fill(NULL, app_alloc(4 * KIB), 4 * KIB, 1);
+	stream = blocking_stream();
+	for (unsigned i = 0; i < 4; i++) {
+		APP_MUST(cuMemFreeAsync(take(MIB + i * MIB, stream), stream));
+		APP_MUST(cuCtxSynchronize());
+	}
+	pairs(stream);
+}
+
+enum { THREADS = 4 };
+
+/* Pairs on streams that begin and end, on one that all threads share, and on default streams. */
+static void *pairs_in_thread(void *shared)
+{
+	size_t wrong = 0;
+
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	for (unsigned i = 0; i < 20; i++) {
+		CUstream streams[] = {app_stream(), shared, NULL, CU_STREAM_PER_THREAD};
+
+		for (unsigned k = 0; k < LENGTH(streams); k++) {
+			CUdeviceptr ptr = take(64 * KIB, streams[k]);
+
+			app_fill(streams[k], ptr, 4 * KIB, i);
+			wrong += app_count_wrong(streams[k], ptr, 4 * KIB, i);
+			APP_MUST(cuMemFreeAsync(ptr, streams[k]));
+		}
+		APP_MUST(cuStreamDestroy_v2(streams[0]));
+	}
+	return (void *)wrong;
+}
+
+static void threads(void)
+{
+	pthread_t ids[THREADS];
+	size_t wrong = 0;
+	CUstream shared;
+
+	app_start();
+	shared = app_stream();
+	for (unsigned i = 0; i < THREADS; i++)
+		APP_MUST(pthread_create(&ids[i], NULL, pairs_in_thread, shared));
+	for (unsigned i = 0; i < THREADS; i++) {
+		void *found;
+
+		APP_MUST(pthread_join(ids[i], &found));
+		wrong += (size_t)found;
+	}
+	app_result("wrong words", (int)wrong);
+	app_fact("by the driver", calls_of_driver());
+	app_report_driver();
+}
+
+/* Returns a function of the driver, by a lookup that no interposer sees. */
+static void *find_unseen(const char *name)
+{
+	void *(*next)(void *, const char *) = (__typeof__(next))dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
+
+	if (!next)
+		next = (__typeof__(next))dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.17");
+	return next(dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD), name);
+}
+
+static CUstream stream_unseen(unsigned flags)
+{
+	CUresult (*create)(CUstream *, unsigned) = (__typeof__(create))find_unseen("cuStreamCreate");
+	CUstream stream = NULL;
+
+	APP_MUST(create(&stream, flags));
+	return stream;
+}
+
+/*
+ * A block is used on one stream and freed on another, which an operation there would order behind the first. The next
+ * owner's work on a third stream waits only for an event on the second one.
+ */
+enum link { NO_LINK, EVENT_LINK, FREE_LINK };
+static void cross(CUstream used, enum link link, CUstream linked, CUstream freed)
+{
+	CUstream last = stream_unseen(CU_STREAM_NON_BLOCKING);
+	CUevent event;
+	size_t wrong = 0;
+
+	APP_MUST(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+	for (unsigned i = 0; i < 20; i++) {
+		CUdeviceptr ptr = take(MIB, freed), other = take(MIB, freed), next;
+
+		/* Without work of its own, the stream knows nothing of the others. */
+		APP_MUST(cuCtxSynchronize());
+		app_spin_fill(used, ptr, 64 * KIB, i, MS);
+		if (link == EVENT_LINK) {
+			APP_MUST(cuEventRecord(event, used));
+			APP_MUST(cuStreamWaitEvent(linked, event, 0));
+		} else if (link == FREE_LINK) {
+			APP_MUST(cuMemFreeAsync(other, linked));
+		}
+		APP_MUST(cuMemFreeAsync(ptr, freed));
+		next = take(MIB, freed);
+		APP_MUST(cuEventRecord(event, freed));
+		APP_MUST(cuStreamWaitEvent(last, event, 0));
+		app_fill(last, next, 64 * KIB, ~i);
+		wrong += app_count_wrong(last, next, 64 * KIB, ~i);
+		APP_MUST(cuMemFreeAsync(next, last));
+		if (link != FREE_LINK)
+			APP_MUST(cuMemFreeAsync(other, freed));
+	}
+	app_result("wrong words", (int)wrong);
+	app_fact("by the driver", calls_of_driver());
+	app_report_driver();
+}
+
+static void cross_to_blocking(void)
+{
+	app_start();
+	cross(NULL, NO_LINK, NULL, blocking_stream());
+}
+
+static void cross_to_legacy(void)
+{
+	app_start();
+	cross(blocking_stream(), NO_LINK, NULL, NULL);
+}
+
+static void cross_from_per_thread(void)
+{
+	app_start();
+	cross(CU_STREAM_PER_THREAD, NO_LINK, NULL, NULL);
+}
+
+/* Work of a non-blocking stream, for which a blocking one waits. */
+static void cross_by_wait(void)
+{
+	app_start();
+	cross(app_stream(), EVENT_LINK, blocking_stream(), NULL);
+}
+
+static void cross_by_wait_of_legacy(void)
+{
+	app_start();
+	cross(app_stream(), EVENT_LINK, NULL, blocking_stream());
+}
+
+/* A free on the legacy stream is an operation, which waits for one blocking stream and holds back another. */
+static void cross_by_free(void)
+{
+	app_start();
+	cross(blocking_stream(), FREE_LINK, NULL, blocking_stream());
+}
+
 /* A stream gets no block that another one has freed and still works on. */
 static void streams(void)
 {
@@ -157,20 +387,77 @@ static void early_later(void)
 	early(false);
 }
 
+/* The ways to destroy a stream. */
+typedef CUresult destroy_fn(CUstream stream);
+
+static CUresult destroy_linked(CUstream stream)
+{
+	return cuStreamDestroy_v2(stream);
+}
+
+static CUresult destroy_by(const char *symbol, CUstream stream)
+{
+	destroy_fn *fn = (destroy_fn *)dlsym(dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD), symbol);
+
+	return fn ? fn(stream) : CUDA_ERROR_NOT_FOUND;
+}
+
+static CUresult destroy_looked_up(CUstream stream)
+{
+	return destroy_by("cuStreamDestroy_v2", stream);
+}
+
+static CUresult destroy_looked_up_old(CUstream stream)
+{
+	return destroy_by("cuStreamDestroy", stream);
+}
+
+static CUresult destroy_asked_for(CUstream stream)
+{
+	void *fn = NULL;
+
+	APP_MUST(cuGetProcAddress("cuStreamDestroy", &fn, 4000, 0));
+	return ((destroy_fn *)fn)(stream);
+}
+
+static CUresult destroy_asked_for_v2(CUstream stream)
+{
+	void *fn = NULL;
+
+	APP_MUST(cuGetProcAddress_v2("cuStreamDestroy", &fn, 12000, 0, NULL));
+	return ((destroy_fn *)fn)(stream);
+}
+
+static void *destroy_in_thread(void *stream)
+{
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	APP_MUST(cuStreamDestroy_v2(stream));
+	return NULL;
+}
+
+static CUresult destroy_elsewhere(CUstream stream)
+{
+	pthread_t thread;
+
+	APP_MUST(pthread_create(&thread, NULL, destroy_in_thread, stream));
+	return pthread_join(thread, NULL);
+}
+
 /* A stream is destroyed while its work runs, and a new one has its handle. */
-static void recycled(void)
+static void recycled_from(CUstream (*create)(void), destroy_fn *destroy)
 {
 	CUstream first, stream;
 	CUdeviceptr a, b;
 
 	app_start();
-	stream = first = app_stream();
+	stream = first = create();
+	(void)make_pairs(stream, 4);
 	a = take(MIB, first);
 	app_spin_fill(first, a, 4 * KIB, 1, 1000 * MS);
 	APP_MUST(cuMemFreeAsync(a, first));
 	for (unsigned i = 0; i < 1000; i++) {
-		APP_MUST(cuStreamDestroy_v2(stream));
-		stream = app_stream();
+		APP_MUST(destroy(stream));
+		stream = create();
 		if (stream == first)
 			break;
 	}
@@ -181,6 +468,87 @@ static void recycled(void)
 	APP_MUST(cuCtxSynchronize());
 	app_result("wrong words", (int)app_count_wrong(stream, b, 4 * KIB, 2));
 	app_report_driver();
+}
+
+static void recycled_by(destroy_fn *destroy)
+{
+	recycled_from(app_stream, destroy);
+}
+
+static void recycled(void)
+{
+	recycled_by(destroy_linked);
+}
+
+static void recycled_looked_up(void)
+{
+	recycled_by(destroy_looked_up);
+}
+
+static void recycled_looked_up_old(void)
+{
+	recycled_by(destroy_looked_up_old);
+}
+
+static void recycled_asked_for(void)
+{
+	recycled_by(destroy_asked_for);
+}
+
+static void recycled_asked_for_v2(void)
+{
+	recycled_by(destroy_asked_for_v2);
+}
+
+static void recycled_elsewhere(void)
+{
+	recycled_by(destroy_elsewhere);
+}
+
+/* The end of the stream goes unseen, but the begin of the next one does not. */
+static CUresult destroy_unseen(CUstream stream)
+{
+	return ((destroy_fn *)find_unseen("cuStreamDestroy_v2"))(stream);
+}
+
+static void recycled_unseen(void)
+{
+	recycled_by(destroy_unseen);
+}
+
+/* A library intercepts the functions, so neither the end of a stream nor the begin of the next one is seen. */
+static CUstream stream_unseen_too(void)
+{
+	return stream_unseen(CU_STREAM_NON_BLOCKING);
+}
+
+static void recycled_behind(void)
+{
+	(void)dlsym(RTLD_NEXT, "cuStreamDestroy_v2");
+	recycled_from(stream_unseen_too, destroy_unseen);
+}
+
+/*
+ * The primary context ends with its streams, and a stream of the next one has the handle of one of them. Other than
+ * that one, it follows the legacy stream. Its begin goes unseen.
+ */
+static void reset(void)
+{
+	CUstream first = NULL, stream = NULL;
+
+	app_start();
+	/* The simulator uses a handle again only once many others are free. */
+	for (unsigned i = 0; i < 600; i++) {
+		stream = app_stream();
+		first = i == 300 ? stream : first;
+	}
+	(void)make_pairs(first, 4);
+	APP_MUST(cuDevicePrimaryCtxReset_v2(0));
+	app_start();
+	for (unsigned i = 0; i < 1000 && stream != first; i++)
+		stream = stream_unseen(0);
+	app_fact("same handle", stream == first);
+	cross(NULL, NO_LINK, NULL, stream);
 }
 
 /* Cases in which an allocation stays with the driver. */
@@ -259,6 +627,72 @@ static void capture(void)
 	APP_MUST(cuMemFreeAsync(take(MIB, stream), stream));
 	app_fact("during the capture", calls_of_driver());
 	APP_MUST(cuStreamEndCapture(captured, &graph));
+	by_driver(stream);
+}
+
+/* While another thread captures, the driver decides what an allocation on a stream that was in steady state does. */
+static _Atomic bool is_capturing, is_capture_over;
+
+static void *capture_in_thread(void *graph)
+{
+	CUstream stream;
+
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	stream = app_stream();
+	APP_MUST(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+	atomic_store(&is_capturing, true);
+	while (!atomic_load(&is_capture_over))
+		sched_yield();
+	APP_MUST(cuStreamEndCapture(stream, graph));
+	return NULL;
+}
+
+static void capture_elsewhere(void)
+{
+	uint64_t before;
+	CUstream stream;
+	CUgraph graph;
+	pthread_t thread;
+
+	app_start();
+	stream = app_stream();
+	(void)make_pairs(stream, 16);
+	APP_MUST(pthread_create(&thread, NULL, capture_in_thread, &graph));
+	while (!atomic_load(&is_capturing))
+		sched_yield();
+	before = calls_of_driver();
+	APP_MUST(cuMemFreeAsync(take(100 * KIB, stream), stream));
+	app_fact("during the capture", calls_of_driver() - before);
+	atomic_store(&is_capture_over, true);
+	APP_MUST(pthread_join(thread, NULL));
+	by_driver(stream);
+}
+
+/* A stream in steady state joins a capture by waiting for an event of it: its allocations are nodes of the graph. */
+static void capture_joined(void)
+{
+	uint64_t before;
+	CUstream stream, captured;
+	CUdeviceptr ptr;
+	CUevent event;
+	CUgraph graph;
+
+	app_start();
+	stream = app_stream();
+	captured = app_stream();
+	APP_MUST(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+	(void)make_pairs(stream, 16);
+	APP_MUST(cuStreamBeginCapture_v2(captured, CU_STREAM_CAPTURE_MODE_RELAXED));
+	APP_MUST(cuEventRecord(event, captured));
+	APP_MUST(cuStreamWaitEvent(stream, event, 0));
+	before = calls_of_driver();
+	ptr = take(100 * KIB, stream);
+	APP_MUST(cuMemFreeAsync(ptr, stream));
+	app_fact("during the capture", calls_of_driver() - before);
+	APP_MUST(cuEventRecord(event, stream));
+	APP_MUST(cuStreamWaitEvent(captured, event, 0));
+	APP_MUST(cuStreamEndCapture(captured, &graph));
+	APP_MUST(cuGraphDestroy(graph));
 	by_driver(stream);
 }
 
@@ -392,16 +826,39 @@ const struct app_scenario app_scenarios[] = {
 	{"blocking", blocking},
 	{"legacy", legacy},
 	{"per-thread", per_thread},
+	{"pairs-created", pairs_created},
+	{"pairs-blocking", pairs_blocking},
+	{"pairs-legacy", pairs_legacy},
+	{"pairs-per-thread", pairs_per_thread},
+	{"pairs-with-two-contexts", pairs_with_two_contexts},
+	{"pairs-later", pairs_later},
+	{"threads", threads},
+	{"cross-to-blocking", cross_to_blocking},
+	{"cross-to-legacy", cross_to_legacy},
+	{"cross-from-per-thread", cross_from_per_thread},
+	{"cross-by-wait", cross_by_wait},
+	{"cross-by-wait-of-legacy", cross_by_wait_of_legacy},
+	{"cross-by-free", cross_by_free},
 	{"streams", streams},
 	{"early-first", early_first},
 	{"early-later", early_later},
 	{"recycled", recycled},
+	{"recycled-looked-up", recycled_looked_up},
+	{"recycled-looked-up-old", recycled_looked_up_old},
+	{"recycled-asked-for", recycled_asked_for},
+	{"recycled-asked-for-v2", recycled_asked_for_v2},
+	{"recycled-elsewhere", recycled_elsewhere},
+	{"recycled-unseen", recycled_unseen},
+	{"recycled-behind", recycled_behind},
+	{"reset", reset},
 	{"usual", usual},
 	{"usual-legacy", usual_legacy},
 	{"other-context", other_context},
 	{"chosen-pool", chosen_pool},
 	{"opened-pool", opened_pool},
 	{"capture", capture},
+	{"capture-elsewhere", capture_elsewhere},
+	{"capture-joined", capture_joined},
 	{"until-full", until_full},
 	{"held", held},
 	{"elsewhere", elsewhere},

@@ -100,15 +100,24 @@ void app_add_wrong(CUstream stream, CUdeviceptr ptr, size_t bytes, uint32_t valu
 
 size_t app_count_wrong(CUstream stream, CUdeviceptr ptr, size_t bytes, uint32_t value)
 {
-	uint32_t *words = malloc(bytes);
-	size_t wrong = 0;
+	/* In pieces, since the first access to a page of fresh memory costs more than a copy to it. */
+	size_t piece_bytes = bytes < 64 * KIB ? bytes : 64 * KIB, at = 0, wrong = 0;
+	uint32_t *words = malloc(piece_bytes);
 
 	if (!words)
 		exit(71);
-	APP_MUST(cuMemcpyDtoHAsync_v2(words, ptr, bytes, stream));
-	APP_MUST(cuStreamSynchronize(stream));
-	for (size_t i = 0; i < bytes / 4; i++)
-		wrong += words[i] != value;
+	do {
+		size_t n = bytes - at < piece_bytes ? bytes - at : piece_bytes;
+
+		APP_MUST(cuMemcpyDtoHAsync_v2(words, ptr + at, n, stream));
+		APP_MUST(cuStreamSynchronize(stream));
+		at += n;
+		/* The C library finds the usual answer faster, most of all under a sanitiser. */
+		if (n >= 4 && words[0] == value && memcmp(words, words + 1, n / 4 * 4 - 4) == 0)
+			continue;
+		for (size_t i = 0; i < n / 4; i++)
+			wrong += words[i] != value;
+	} while (at < bytes);
 	free(words);
 	return wrong;
 }

@@ -746,6 +746,7 @@ static void alone(void)
 	APP_MUST(cuPointerGetAttribute(&legacy, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, ptr));
 	app_result("legacy", (int)(legacy & 0xff));
 	app_result("export", cuIpcGetMemHandle(&handle, ptr));
+	app_pause("exported");
 	APP_MUST(cuMemFree_v2(ptr));
 	app_result("export of a freed block", cuIpcGetMemHandle(&handle, ptr));
 }

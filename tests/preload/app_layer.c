@@ -73,6 +73,47 @@ static void loop(void)
 	app_pause("loop");
 }
 
+cudaError_t cudaMallocAsync_ptsz(void **ptr, size_t bytes, cudaStream_t stream);
+cudaError_t cudaFreeAsync_ptsz(void *ptr, cudaStream_t stream);
+
+/* Pairs in stream order on each kind of stream, and unusual requests after them. */
+static void stream_pairs(void)
+{
+	cudaStream_t streams[5] = {NULL, cudaStreamLegacy, cudaStreamPerThread};
+	void *ptr = &ptr;
+
+	APP_MUST(cudaStreamCreate(&streams[3]));
+	APP_MUST(cudaStreamCreateWithFlags(&streams[4], cudaStreamNonBlocking));
+	errno = 77;
+	for (unsigned i = 0; i < 5 * ROUNDS; i++) {
+		APP_MUST(cudaMallocAsync(&ptr, (size_t)512 << i % 14, streams[i / ROUNDS]));
+		APP_MUST(cudaFreeAsync(ptr, streams[i / ROUNDS]));
+	}
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		APP_MUST(cudaMallocAsync_ptsz(&ptr, (size_t)512 << i % 14, NULL));
+		APP_MUST(cudaFreeAsync_ptsz(ptr, NULL));
+	}
+	app_fact("runtime", simgpu_runtime_calls());
+	app_result("free again", cudaFreeAsync(ptr, streams[4]));
+	app_result("last error", cudaGetLastError());
+	app_result("no bytes", cudaMallocAsync(&ptr, 0, streams[4]));
+	app_result("NULL for no bytes", ptr == NULL);
+	app_result("malloc with a NULL output", cudaMallocAsync(NULL, 512, streams[4]));
+	app_result("last error", cudaGetLastError());
+	app_result("free of NULL", cudaFreeAsync(NULL, streams[4]));
+	ptr = take(512);
+	app_result("free of other memory", cudaFreeAsync(ptr, streams[4]));
+	APP_MUST(cudaMallocAsync(&ptr, 512, streams[4]));
+	app_result("free without a stream", cudaFree(ptr));
+	APP_MUST(cudaMallocAsync(&ptr, 512, streams[4]));
+	APP_MUST(cudaFreeAsync(ptr, streams[4]));
+	APP_MUST(cudaStreamDestroy(streams[4]));
+	app_result("malloc on a destroyed stream", cudaMallocAsync(&ptr, 512, streams[4]));
+	app_result("last error", cudaGetLastError());
+	app_result("errno", errno);
+	APP_MUST(cudaStreamSynchronize(streams[3]));
+}
+
 /* Unusual requests, made after the cache has been filled. */
 static void unusual_requests(void)
 {
@@ -609,5 +650,6 @@ const struct app_scenario app_scenarios[] = {
 	{"end-before", end_before},
 	{"end-after", end_after},
 	{"lookup", lookup},
+	{"stream-pairs", stream_pairs},
 	{0},
 };

@@ -3,6 +3,8 @@
 
 /* Makes a pool move memory while other memory is in use. */
 
+#include <pthread.h>
+
 #include "app_driver.h"
 
 enum { N_BLOCKS = 24, ROUNDS = 12 };
@@ -89,7 +91,138 @@ static void ends(void)
 	app_report_driver();
 }
 
+/* Every function of the simulated driver. */
+static const char *const functions[] = {
+#define SIM_FN(name, ...)                #name,
+#define SIM_STREAM_FN(name, suffix, ...) #name, #name #suffix,
+#include "tests/sim/functions.def"
+};
+
+/*
+ * Tells in a line which driver calls the first allocation of the process makes. Left out are two calls that take some
+ * nanoseconds each.
+ */
+static void count_first(size_t bytes)
+{
+	uint64_t before[LENGTH(functions)];
+	CUdeviceptr ptr;
+	unsigned total = 0;
+
+	app_start();
+	for (size_t i = 0; i < LENGTH(functions); i++)
+		before[i] = app_calls(functions[i]);
+	APP_MUST(cuMemAlloc_v2(&ptr, bytes));
+	for (size_t i = 0; i < LENGTH(functions); i++) {
+		unsigned n = (unsigned)(app_calls(functions[i]) - before[i]);
+
+		if (!n || !strcmp(functions[i], "cuCtxGetCurrent") ||
+			!strcmp(functions[i], "cuThreadExchangeStreamCaptureMode"))
+			continue;
+		printf("%s %u\n", functions[i], n);
+		total += n;
+	}
+	printf("total %u\n", total);
+	APP_MUST(cuMemFree_v2(ptr));
+}
+
+static void first(void)
+{
+	count_first(MIB);
+}
+
+/* Larger than a chunk, so that the first growth takes several. */
+static void first_large(void)
+{
+	count_first(64 * MIB);
+}
+
+/*
+ * Tells whether the first allocation of the process succeeds, how often the driver was called for it to create, map,
+ * unmap and release memory, and how much of the device it takes.
+ */
+static void tell_first(CUresult r, size_t before)
+{
+	size_t (*allocated)(int) = (size_t(*)(int))app_simulator("simgpu_allocated_bytes");
+
+	printf("result %d, creates %u, maps %u, unmaps %u, releases %u, takes %zu MiB\n", r,
+		(unsigned)app_calls("cuMemCreate"), (unsigned)app_calls("cuMemMap"), (unsigned)app_calls("cuMemUnmap"),
+		(unsigned)app_calls("cuMemRelease"), (allocated(0) - before) / MIB);
+}
+
+static void ahead_of(size_t bytes, bool is_pinned)
+{
+	size_t (*allocated)(int) = (size_t(*)(int))app_simulator("simgpu_allocated_bytes");
+	CUdeviceptr ptr = 0;
+	void *pinned = NULL;
+	size_t before;
+	CUresult r;
+
+	app_start();
+	before = allocated(0);
+	r = is_pinned ? cuMemHostAlloc(&pinned, bytes, 0) : cuMemAlloc_v2(&ptr, bytes);
+	tell_first(r, before);
+}
+
+static void ahead_small(void)
+{
+	ahead_of(4 * KIB, false);
+}
+
+static void ahead_large(void)
+{
+	ahead_of(64 * MIB, false);
+}
+
+static void ahead_pinned(void)
+{
+	ahead_of(4 * KIB, true);
+}
+
+/* Threads make the first allocations of the process at the same time. Each size has a first chunk of its own. */
+static pthread_barrier_t all_there;
+
+static void *allocate_first(void *arg)
+{
+	static const size_t sizes[] = {4 * KIB, 64 * MIB, 2 * MIB, 6 * MIB, MIB};
+	uintptr_t nth = (uintptr_t)arg;
+	size_t bytes = sizes[nth % LENGTH(sizes)], wrong = 0;
+	CUdeviceptr ptr;
+
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	pthread_barrier_wait(&all_there);
+	ptr = app_alloc(bytes);
+	app_fill(CU_STREAM_PER_THREAD, ptr, 4 * KIB, (uint32_t)nth);
+	wrong = app_count_wrong(CU_STREAM_PER_THREAD, ptr, 4 * KIB, (uint32_t)nth);
+	APP_MUST(cuMemFree_v2(ptr));
+	return (void *)wrong;
+}
+
+static void first_threads(void)
+{
+	enum { THREADS = 5 };
+	pthread_t threads[THREADS];
+	size_t wrong = 0;
+	void *result;
+
+	app_start();
+	pthread_barrier_init(&all_there, NULL, THREADS);
+	for (uintptr_t i = 0; i < THREADS; i++)
+		if (pthread_create(&threads[i], NULL, allocate_first, (void *)i))
+			exit(71);
+	for (unsigned i = 0; i < THREADS; i++) {
+		pthread_join(threads[i], &result);
+		wrong += (size_t)result;
+	}
+	app_say("wrong words", "%zu", wrong);
+}
+
 const struct app_scenario app_scenarios[] = {
+	{"first_threads", first_threads},
+	{"ahead_small", ahead_small},
+	{"ahead_large", ahead_large},
+	{"ahead_pinned", ahead_pinned},
+	{"first", first},
+	{"first_large", first_large},
 	{"moves", moves},
 	{"ends", ends},
 	{0},

@@ -27,6 +27,7 @@ char play_out[PLAY_OUTPUT_MAX], play_err[PLAY_OUTPUT_MAX];
 int play_status;
 
 static char facts[PLAY_OUTPUT_MAX];
+static char played_dir[] = "/tmp/gpupool-played-XXXXXX"; /* of all tests of this program */
 
 static void setup(void)
 {
@@ -190,29 +191,108 @@ static void check_same(const struct play *play, const char *without, const char 
 		(int)strcspn(without + i, "\n"), without + i);
 }
 
+/*
+ * Runs without the library are the same whatever the library's settings are, so each is run once and kept in a file for
+ * the other tests of this program, which run in processes of their own.
+ */
+struct played {
+	int status;
+	char key[4096], out[PLAY_OUTPUT_MAX], err[PLAY_OUTPUT_MAX];
+};
+
+static void add_key(char key[static sizeof(((struct played *)0)->key)], const char *word)
+{
+	size_t length = strlen(key);
+
+	ck_assert_uint_lt(length + strlen(word) + 1, sizeof(((struct played *)0)->key));
+	key[length] = '\n';
+	strcpy(key + length + 1, word);
+}
+
+static uint64_t hash(const char *text)
+{
+	uint64_t value = 0xcbf29ce484222325;
+
+	for (; *text; text++)
+		value = (value ^ (unsigned char)*text) * 0x100000001b3;
+	return value;
+}
+
+static bool read_played(const char *path, struct played *played)
+{
+	static struct played found;
+	FILE *file = fopen(path, "rbe");
+	bool is_found = file && fread(&found, sizeof(found), 1, file) == 1 && strcmp(found.key, played->key) == 0;
+
+	if (file)
+		fclose(file);
+	if (is_found)
+		*played = found;
+	return is_found;
+}
+
+static void write_played(const char *path, const struct played *played)
+{
+	char new_path[sizeof(played_dir) + 64];
+	FILE *file;
+
+	snprintf(new_path, sizeof(new_path), "%s/%d", played_dir, (int)getpid());
+	file = fopen(new_path, "wbe");
+	ck_assert_ptr_nonnull(file);
+	ck_assert_uint_eq(fwrite(played, sizeof(*played), 1, file), 1);
+	ck_assert_int_eq(fclose(file), 0);
+	ck_assert_int_eq(rename(new_path, path), 0);
+}
+
+/* True if the variables preload a library into the program or into one that it starts. */
+static bool preloads(const char *const *env)
+{
+	for (; *env; env++)
+		if (strstr(*env, "PRELOAD="))
+			return true;
+	return false;
+}
+
+static void play_without(const struct play *play, struct played *played)
+{
+	struct play without = *play;
+	char path[sizeof(played_dir) + 64];
+
+	memset(played, 0, sizeof(*played));
+	add_key(played->key, play->program);
+	for (size_t i = 0; i < LENGTH(play->words) && play->words[i]; i++)
+		add_key(played->key, play->words[i]);
+	for (size_t i = 0; play->env && play->env[i]; i++)
+		if (strncmp(play->env[i], "GPUPOOL", 7) != 0 || preloads(play->env))
+			add_key(played->key, play->env[i]);
+	snprintf(path, sizeof(path), "%s/%016llx", played_dir, (unsigned long long)hash(played->key));
+	if (read_played(path, played))
+		return;
+	without.preload = NULL;
+	without.at_pause = NULL;
+	play_run(&without);
+	played->status = play_status;
+	strcpy(played->out, play_out);
+	strcpy(played->err, play_err);
+	write_played(path, played);
+}
+
 void play_same(const struct play *play)
 {
-	static char out[PLAY_OUTPUT_MAX], err[PLAY_OUTPUT_MAX];
+	static struct played without;
 	struct play with = *play;
-	int status;
 
-	with.preload = NULL;
-	with.at_pause = NULL;
-	play_run(&with);
-	status = play_status;
-	strcpy(out, play_out);
-	strcpy(err, play_err);
-	ck_assert_str_ne(out, "");
+	play_without(play, &without);
+	ck_assert_str_ne(without.out, "");
 	with.preload = play->preload ? play->preload : play_library;
 	if (play->inside) {
 		with.program = play->inside;
 		with.preload = NULL;
 	}
-	with.at_pause = play->at_pause;
 	play_run(&with);
-	check_same(play, out, play_out);
-	check_same(play, err, play_err);
-	ck_assert_int_eq(play_status, status);
+	check_same(play, without.out, play_out);
+	check_same(play, without.err, play_err);
+	ck_assert_int_eq(play_status, without.status);
 }
 
 static bool is_off(const struct play *play)
@@ -412,6 +492,8 @@ void play_make_page(char variable[static PLAY_VARIABLE_MAX])
 int play_main(int argc, char **argv, const struct play_tests *tests, size_t n)
 {
 	Suite *suite = suite_create("preload");
+	char command[64];
+	int result;
 
 	if (argc != 4 && argc != 5) {
 		fprintf(stderr, "usage: %s LIBRARY SIMULATOR-DIRECTORY PROGRAM-DIRECTORY [GPUPOOL-STAT]\n", argv[0]);
@@ -425,6 +507,10 @@ int play_main(int argc, char **argv, const struct play_tests *tests, size_t n)
 		perror(argv[0]);
 		return EXIT_FAILURE;
 	}
+	if (!mkdtemp(played_dir)) {
+		perror(played_dir);
+		return EXIT_FAILURE;
+	}
 	for (size_t i = 0; i < n; i++) {
 		TCase *tc = tcase_create(tests[i].name);
 
@@ -432,5 +518,7 @@ int play_main(int argc, char **argv, const struct play_tests *tests, size_t n)
 		tests[i].add(tc);
 		suite_add_tcase(suite, tc);
 	}
-	return suite_run(suite);
+	result = suite_run(suite);
+	snprintf(command, sizeof(command), "rm -rf %s", played_dir);
+	return system(command) ? EXIT_FAILURE : result;
 }

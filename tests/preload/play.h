@@ -41,7 +41,8 @@ void play_run(const struct play *play);
 
 /*
  * Runs the program without and with the library, and asserts that output and exit status are the same. play_out,
- * play_err and play_status are those of the second run.
+ * play_err and play_status are those of the run with the library. The run without it is made only once for a program,
+ * its arguments and its variables other than GPUPOOL*, which have no meaning there.
  */
 void play_same(const struct play *play);
 

@@ -40,6 +40,7 @@ static const char *const scenarios[][3] = {
 	{"app_layer", "app_layer_inside", "reset"},
 	{"app_layer", "app_layer_inside", "threads"},
 	{"app_mapped", "app_mapped_inside", "ends"},
+	{"app_mapped", "app_mapped_inside", "first_threads"},
 	{"app_mapped", "app_mapped_inside", "moves"},
 	{"app_memory", "app_memory_inside", "frees"},
 	{"app_memory", "app_memory_inside", "loop"},
@@ -115,6 +116,7 @@ static const char *const in_order[][3] = {
 	{"app_in_order", "app_in_order_inside", "threads"},
 	{"app_in_order", "app_in_order_inside", "implicit"},
 	{"app_in_order", "app_in_order_inside", "mixed-frees"},
+	{"app_async", "app_async_inside", "threads"},
 };
 
 static const char *const in_order_pools[][6] = {

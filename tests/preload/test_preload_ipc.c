@@ -287,21 +287,60 @@ END_TEST
 
 /* Memory of vmm that importers could not open has no handle, as before, and its attribute says so. */
 static const struct {
-	const char *variable, *reason;
+	const char *pool, *variable, *error, *reason;
 } unable[] = {
-	{"GPUPOOL_SOCKET=off", "importers would ask the control socket, and GPUPOOL_SOCKET is off"},
-	{"SIMGPU_LACKS=103", "the driver cannot export mapped memory here"},
-	{"SIMGPU_HIDE=cuMemExportToShareableHandle", "the driver cannot export mapped memory here"},
-	{"SIMGPU_FAULT=cuMemExportToShareableHandle:1+=801", "the driver cannot export mapped memory here"},
+	{"vmm", "GPUPOOL_SOCKET=off", "1", "importers would ask the control socket, and GPUPOOL_SOCKET is off"},
+	{"vmm", "SIMGPU_LACKS=103", "801",
+		"with error 801: the driver refuses to export memory of the pool type vmm; use GPUPOOL_POOL=split "},
+	{"vmm", "SIMGPU_HIDE=cuMemExportToShareableHandle", "500",
+		"with error 500: the driver refuses to export memory of the pool type vmm; use GPUPOOL_POOL=split "},
+	{"vmm", "SIMGPU_FAULT=cuMemExportToShareableHandle:1+=800", "800",
+		"with error 800: the driver refuses to export memory of the pool type vmm; use GPUPOOL_POOL=split "},
+	{"auto", "SIMGPU_FAULT=cuMemExportToShareableHandle:1+=801", "801",
+		"with error 801: the driver refuses to export memory of the pool type vmm, which GPUPOOL_POOL=auto has "
+		"chosen; use GPUPOOL_POOL=split "},
 };
+
+static char status_text[16 * 1024];
+
+static void keep_status(const char *name)
+{
+	if (!play_is_listening())
+		return;
+	play_keep(play_ask("status"));
+	ck_assert_int_eq(play_run_stat("status", status_text, sizeof(status_text)), 0);
+}
+
+/* The driver refuses an export that was tried. */
+static void check_status(const char *error)
+{
+	char expected[128];
+
+	snprintf(expected, sizeof(expected), "\"pool_reason\":null,\"export_error\":%s,", error);
+	ck_assert_ptr_nonnull(strstr(play_answers[0], expected));
+	snprintf(expected, sizeof(expected),
+		"device 0: the driver refuses to share memory with other processes (error %s): use --pool=split\n",
+		error);
+	ck_assert_ptr_nonnull(strstr(status_text, expected));
+}
 
 START_TEST(blocks_of_vmm_that_no_process_could_open_have_no_ipc_handle_and_the_log_says_why)
 {
-	const char *const env[] = {"GPUPOOL_POOL=vmm", "GPUPOOL_LOG=warn", unable[_i].variable, MEMORY, NULL};
+	char pool[32], expected[128];
+	const char *const env[] = {pool, "GPUPOOL_LOG=warn", unable[_i].variable, MEMORY, NULL};
 
-	play_run(&(struct play){.program = "app_ipc_mapped", .words = {"alone"}, .env = env, .preload = play_library});
-	ck_assert_str_eq(play_out, "legacy: 0\nexport: 1\nexport of a freed block: 1\n");
+	snprintf(pool, sizeof(pool), "GPUPOOL_POOL=%s", unable[_i].pool);
+	snprintf(expected, sizeof(expected), "legacy: 0\nexport: %s\nexport of a freed block: 1\n", unable[_i].error);
+	play_run(&(struct play){.program = "app_ipc_mapped",
+		.words = {"alone"},
+		.env = env,
+		.preload = play_library,
+		.at_pause = keep_status});
+	ck_assert_str_eq(play_out, expected);
+	if (strstr(unable[_i].variable, "SIMGPU_FAULT"))
+		check_status(unable[_i].error);
 	ck_assert_ptr_nonnull(strstr(play_err, unable[_i].reason));
+	ck_assert_ptr_null(strstr(strstr(play_err, "cuIpcGetMemHandle") + 1, "cuIpcGetMemHandle"));
 }
 END_TEST
 

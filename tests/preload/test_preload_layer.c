@@ -17,7 +17,8 @@ static const char *const settings[][5] = {
 	{"SIMGPU_DEVICES=2", "GPUPOOL_LOG=off", NULL},
 	{"SIMGPU_DEVICES=2", "GPUPOOL_LOG=off", "GPUPOOL_POOL=binned", "GPUPOOL_REUSE=completed", NULL},
 	{"SIMGPU_DEVICES=2", "GPUPOOL_LOG=off", "GPUPOOL_RUNTIME_LAYER=0", NULL},
-	{"SIMGPU_DEVICES=2", "GPUPOOL_LOG=off", "GPUPOOL_SYNC_FREE=1", NULL},
+	{"SIMGPU_DEVICES=2", "GPUPOOL_LOG=off", "GPUPOOL_SYNC_FREE=1", "GPUPOOL_ASYNC=on", NULL},
+	{"SIMGPU_DEVICES=2", "GPUPOOL_LOG=off", "GPUPOOL_ASYNC=on", NULL},
 	{"SIMGPU_DEVICES=2", "GPUPOOL_LOG=off", "GPUPOOL_THREAD_CACHE=0", NULL},
 	{"SIMGPU_DEVICES=2", "GPUPOOL_LOG=off", "GPUPOOL=0", NULL},
 	{"SIMGPU_DEVICES=2", "GPUPOOL_LOG=off", "SIMGPU_DEINIT_AT_EXIT=1", NULL},
@@ -47,6 +48,7 @@ static const char *const scenarios[][2] = {
 	{"app_layer", "end-before"},
 	{"app_layer", "end-after"},
 	{"app_layer", "lookup"},
+	{"app_layer", "stream-pairs"},
 	{"app_plugins", "two"},
 	{"app_plugins", "old-and-new"},
 	{"app_plugins", "global"},
@@ -69,8 +71,8 @@ START_TEST(a_program_behaves_the_same_whether_or_not_its_runtime_is_called)
 }
 END_TEST
 
-static const char *const layer_off[] = {"SIMGPU_DEVICES=2", "GPUPOOL_RUNTIME_LAYER=off", NULL};
-static const char *const layer_on[] = {"SIMGPU_DEVICES=2", NULL};
+static const char *const layer_off[] = {"SIMGPU_DEVICES=2", "GPUPOOL_ASYNC=on", "GPUPOOL_RUNTIME_LAYER=off", NULL};
+static const char *const layer_on[] = {"SIMGPU_DEVICES=2", "GPUPOOL_ASYNC=on", NULL};
 
 static uint64_t calls(const char *program, const char *scenario, const char *fact, const char *const *env)
 {
@@ -86,6 +88,7 @@ static const struct {
 } runtimes[] = {
 	{"app_layer", "loop", "runtime", true},
 	{"app_layer", "pinned", "runtime", true},
+	{"app_layer", "stream-pairs", "runtime", true},
 	{"app_plugins", "two", "runtime-12", true},
 	{"app_plugins", "two", "runtime-13", true},
 	{"app_plugins", "old-and-new", "runtime-11", false},

@@ -148,15 +148,23 @@ void sim_print(const char *fmt, ...)
 		return; /* stderr is closed */
 }
 
-void *sim_alloc_zeroed(size_t n, size_t size)
+static void *or_abort(void *p)
 {
-	void *p = calloc(n, size);
-
 	if (!p) {
 		sim_print("the host has no memory left");
 		abort();
 	}
 	return p;
+}
+
+void *sim_alloc(size_t bytes)
+{
+	return or_abort(malloc(bytes));
+}
+
+void *sim_alloc_zeroed(size_t n, size_t size)
+{
+	return or_abort(calloc(n, size));
 }
 
 void sim_grow(void *array, unsigned *capacity, unsigned need, size_t size)
@@ -167,10 +175,6 @@ void sim_grow(void *array, unsigned *capacity, unsigned need, size_t size)
 		return;
 	*capacity = need > 2 * *capacity ? need : 2 * *capacity;
 	memcpy(&old, array, sizeof(old));
-	grown = realloc(old, *capacity * size);
-	if (!grown) {
-		sim_print("the host has no memory left");
-		abort();
-	}
+	grown = or_abort(realloc(old, *capacity * size));
 	memcpy(array, &grown, sizeof(grown));
 }

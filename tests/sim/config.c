@@ -169,6 +169,7 @@ void sim_config_load(void)
 	sim.config.realtime = flag("SIMGPU_REALTIME");
 	sim.config.strict = flag("SIMGPU_STRICT");
 	sim.config.deinit_at_exit = flag("SIMGPU_DEINIT_AT_EXIT");
+	sim.config.records_are_operations = flag("SIMGPU_RECORDS_ARE_OPERATIONS");
 	for (int fn = 0; fn < SIM_N_FNS; fn++)
 		sim.config.cost_ns[fn] = sim_fns[fn].cost_ns;
 	each_word("SIMGPU_LATENCY", set_cost);

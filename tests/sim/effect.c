@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <wchar.h>
 
 #include "ctx.h"
 
@@ -98,6 +99,9 @@ static uint64_t count_wrong(const struct sim_op *op)
 
 	if (is_blank(op->src, op->bytes))
 		return op->value ? op->bytes / 4 : 0;
+	/* The C library finds the usual answer faster: the first word is right, and each equals the one before. */
+	if (op->bytes >= 4 && !memcmp(bytes, &op->value, 4) && !memcmp(bytes, bytes + 4, op->bytes - 4))
+		return 0;
 	for (uint64_t i = 0; i < op->bytes; i += 4) {
 		uint32_t word;
 
@@ -115,7 +119,7 @@ void sim_effect_sample(struct sim_work *work)
 		work->counted = count_wrong(op);
 	if (op->kind != SIM_COPY || op->staged || is_blank(op->src, op->bytes))
 		return;
-	work->sample = sim_alloc_zeroed(1, op->bytes + 1);
+	work->sample = sim_alloc(op->bytes);
 	memcpy(work->sample, sim_bytes_at(op->src), op->bytes);
 }
 
@@ -129,8 +133,7 @@ static void fill(const struct sim_op *op)
 		memset(bytes, (int)op->value, op->bytes);
 		return;
 	}
-	for (uint64_t i = 0; i < op->bytes; i += 4)
-		memcpy(bytes + i, &op->value, 4);
+	wmemset((wchar_t *)(void *)bytes, (wchar_t)op->value, op->bytes / 4);
 }
 
 static void copy(const struct sim_work *work)

@@ -88,11 +88,13 @@ CUresult cuEventDestroy_v2(CUevent handle)
 }
 
 /*
- * A record is not an operation of its stream. So later work of blocking streams does not wait for a record on the
- * legacy stream, and the reverse (measured on an H200). It is not known whether an event on such a stream also covers
- * the earlier work of other streams for which an operation would wait. In the simulator it does not.
+ * CUDA's manual leaves open whether the record of an event is an action of its stream, and GPUs differ. On an H200
+ * later work of blocking streams did not wait for a record on the legacy stream, and the reverse. On an H100 it did
+ * (driver 580.159.04 on both), as for an operation, and the event covered the earlier work of all blocking streams. So
+ * programs may rely on neither. Without SIMGPU_RECORDS_ARE_OPERATIONS an event covers only what its stream has done or
+ * waited for.
  */
-static void mark(struct sim_event *event, const struct sim_stream *stream)
+static struct sim_work *mark_apart(struct sim_event *event, const struct sim_stream *stream)
 {
 	const struct sim_family *family = stream->family;
 	struct sim_work *work = sim_work_new(stream->ctx, &record_op);
@@ -101,11 +103,26 @@ static void mark(struct sim_event *event, const struct sim_stream *stream)
 	sim_work_after(work, family->gate);
 	sim_work_after(work, stream->tail);
 	sim_work_submit(work);
-	sim_work_unref(event->mark);
-	event->mark = work;
 	sim_clock_assign(&event->clock, &stream->clock);
 	sim_clock_join(&event->clock, &family->gate_clock);
 	sim_clock_join(&event->clock, sim_host_clock());
+	return work;
+}
+
+static struct sim_work *mark_in_order(struct sim_event *event, struct sim_stream *stream)
+{
+	(void)sim_stream_push(stream, &record_op, NULL);
+	sim_clock_assign(&event->clock, &stream->clock);
+	return sim_work_ref(stream->tail);
+}
+
+static void mark(struct sim_event *event, struct sim_stream *stream)
+{
+	struct sim_work *work =
+		sim.config.records_are_operations ? mark_in_order(event, stream) : mark_apart(event, stream);
+
+	sim_work_unref(event->mark);
+	event->mark = work;
 }
 
 /*

@@ -22,7 +22,7 @@ static void *staged_copy(const struct sim_op *op)
 
 	if (!op->staged)
 		return NULL;
-	bytes = sim_alloc_zeroed(1, op->bytes + 1);
+	bytes = sim_alloc(op->bytes);
 	memcpy(bytes, op->staged, op->bytes);
 	return bytes;
 }

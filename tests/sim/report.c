@@ -26,10 +26,24 @@ static uint64_t read_counter(const uint64_t *counter)
 	return value;
 }
 
+static uint64_t all_calls(void)
+{
+	uint64_t n = 0;
+
+	lock();
+	for (int fn = 0; fn < SIM_N_FNS; fn++)
+		n += sim.calls[fn];
+	pthread_mutex_unlock(&sim.lock);
+	return n;
+}
+
 uint64_t simgpu_calls(const char *name)
 {
-	enum sim_fn fn = sim_fn_find(name, strlen(name));
+	enum sim_fn fn;
 
+	if (!name)
+		return all_calls();
+	fn = sim_fn_find(name, strlen(name));
 	return fn < SIM_N_FNS ? read_counter(&sim.calls[fn]) : 0;
 }
 

@@ -95,7 +95,7 @@ struct sim_config {
 	size_t memory_bytes, context_bytes, granularity_bytes;
 	unsigned devices, driver_version;
 	uint64_t deadlock_ms;
-	bool realtime, strict, deinit_at_exit;
+	bool realtime, strict, deinit_at_exit, records_are_operations;
 	const char *shared;                        /* name of a file, or NULL */
 	unsigned char lacks[SIM_N_ATTRIBUTES / 8]; /* a bit for each attribute of devices that reads 0 */
 	bool hidden[SIM_N_FNS], disagrees[SIM_N_FNS];
@@ -125,5 +125,6 @@ bool sim_fault_parse(const char *spec);
 bool sim_is_sticky(CUresult code);
 void sim_print(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-void *sim_alloc_zeroed(size_t n, size_t size); /* ends the process if the host has no memory */
+void *sim_alloc(size_t bytes); /* ends the process if the host has no memory, as sim_alloc_zeroed() does */
+void *sim_alloc_zeroed(size_t n, size_t size);
 void sim_grow(void *array, unsigned *capacity, unsigned need, size_t size);

@@ -13,7 +13,10 @@
 
 #define SIMGPU_API __attribute__((visibility("default")))
 
-/* Returns the number of calls so far of an exported driver function ("cuMemAlloc_v2"), 0 for an unknown name. */
+/*
+ * Returns the number of calls so far of an exported driver function ("cuMemAlloc_v2"), or 0 for an unknown name. NULL
+ * stands for all of them.
+ */
 SIMGPU_API uint64_t simgpu_calls(const char *name);
 
 /* Numbers so far: pairs of unordered accesses, waits that could never end, uses of freed memory. */

@@ -367,6 +367,23 @@ static void print_pool_reasons(const json_t *devices)
 	}
 }
 
+/* Prints where the program could not share memory by legacy IPC, and what to do. */
+static void print_export_errors(const json_t *devices)
+{
+	const json_t *device;
+	uint64_t error;
+	size_t i;
+
+	json_array_foreach(devices, i, device) {
+		error = stat_reply_u64_or_0(device, "export_error");
+		if (error)
+			printf("device %" PRIu64
+			       ": the driver refuses to share memory with other processes (error %" PRIu64
+			       "): use --pool=split\n",
+				stat_reply_u64_or_0(device, "index"), error);
+	}
+}
+
 /* Prints whether the process is asleep, what stays on the device, and what it keeps in host memory. */
 static void print_sleep(const json_t *reply)
 {
@@ -409,6 +426,7 @@ static void print_facts(const json_t *reply)
 		printf("the limit is that of %s, since GPUPOOL_LIMIT was not set\n", clean);
 	}
 	print_pool_reasons(json_object_get(reply, "devices"));
+	print_export_errors(json_object_get(reply, "devices"));
 	print_sleep(reply);
 	print_spill(reply);
 	if (stat_reply_u64_or_0(reply, "defer_scopes"))

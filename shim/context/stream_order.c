@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include "stream_order.h"
+
+#include <errno.h>
+
+#include "capture.h"
+#include "pool/pool.h"
+#include "serial.h"
+#include "shim/base/state.h"
+#include "shim/driver/driver_table.h"
+#include "thread.h"
+
+_Atomic uint64_t gp_side_work[GP_N_SIDES];
+
+/* True if gpupool does not serve allocations in stream order. Then no submission is looked at for them. */
+static bool is_inactive(void)
+{
+	bool is =
+		gp_slow_path_is_any(GP_SLOW_PATH_BYPASS) || !gp_state_is_enabled() || !gp_state.config.is_async_pooled;
+
+	if (is)
+		(void)atomic_fetch_and(&gp_submit_reasons, ~(unsigned)GP_SUBMIT_ORDER);
+	return is;
+}
+
+/* A stream that cannot be identified counts as blocking. While a stream captures, the driver is not asked. */
+static bool is_blocking(CUstream handle)
+{
+	struct gp_stream stream;
+
+	if (gp_thread_self && gp_stream_recall(&gp_thread_self->streams, handle, false, NULL, &stream))
+		return stream.is_blocking;
+	return !gp_capture_is_none() || !gp_stream_identify(handle, false, NULL, &stream) || stream.is_blocking;
+}
+
+void gp_stream_order_note(CUstream handle, int flags)
+{
+	int saved_errno = errno;
+
+	if (is_inactive())
+		return;
+	if (handle == GP_STREAM_ANY) {
+		gp_side_note_work(GP_SIDE_LEGACY);
+		gp_side_note_work(GP_SIDE_BLOCKING);
+		return;
+	}
+	handle = gp_stream_waiting(handle);
+	if (gp_stream_is_default(handle))
+		gp_side_note_work(gp_stream_is_legacy(handle, flags != 0) ? GP_SIDE_LEGACY : GP_SIDE_BLOCKING);
+	else if (atomic_load(&gp_side_work[GP_SIDE_BLOCKING]) != GP_SIDE_WORK_SOME && is_blocking(handle))
+		gp_side_note_work(GP_SIDE_BLOCKING);
+	errno = saved_errno;
+}
+
+/*
+ * Begins to wait until the work of the side is done. A submission that is under way may come before or after the next
+ * fence. One that is not notes its work after it has entered its lane, and so does not find that some is noted already.
+ */
+static void begin_settling(_Atomic uint64_t *work, struct gp_pool *pool)
+{
+	uint64_t some = GP_SIDE_WORK_SOME, begun = GP_SIDE_WORK_BEGUN;
+	bool is_any_under_way;
+
+	if (!atomic_compare_exchange_strong(work, &some, GP_SIDE_WORK_BEGUN))
+		return;
+	is_any_under_way = gp_submission_is_any_under_way(&gp_submitted);
+	(void)atomic_compare_exchange_strong(
+		work, &begun, is_any_under_way ? GP_SIDE_WORK_SOME : gp_pool_seq(pool) + GP_SIDE_WORK_SEQ);
+}
+
+bool gp_stream_settle_order(const struct gp_stream *stream, struct gp_pool *pool)
+{
+	_Atomic uint64_t *work = &gp_side_work[stream->is_legacy ? GP_SIDE_BLOCKING : GP_SIDE_LEGACY];
+	uint64_t now;
+
+	if (gp_stream_is_in_own_order(stream))
+		return true;
+	if (gp_slow_path_is_any(GP_SLOW_PATH_CURRENT) || gp_submission_is_unseen(&gp_submitted))
+		return false;
+	now = atomic_load(work);
+	if (now == GP_SIDE_WORK_SOME)
+		begin_settling(work, pool);
+	else if (now < GP_SIDE_WORK_SEQ)
+		return false;
+	else if (gp_pool_is_past(pool, now - GP_SIDE_WORK_SEQ))
+		(void)atomic_compare_exchange_strong(work, &now, GP_SIDE_WORK_NONE);
+	else if (now - GP_SIDE_WORK_SEQ > gp_pool_seq(pool))
+		/* The sequence is that of a context that has ended. */
+		(void)atomic_compare_exchange_strong(work, &now, GP_SIDE_WORK_SOME);
+	return gp_stream_is_in_own_order(stream);
+}

@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* Blocks that a thread frees in stream order and keeps in its cache: who gets them, when they leave, and the counts. */
+
+#include "pool/caches.h"
+#include "pool/tcache_stream.h"
+#include "tcache_fixture.h"
+#include "tests/suite.h"
+
+enum { S = 3, T = 5 }; /* streams */
+
+#define LENGTH(array) (sizeof(array) / sizeof(*(array)))
+#define BYTES         (4 * GP_MIB)
+
+/* As the hooks do: from the cache, then from the pool. */
+static uint64_t take_on(uint64_t bytes, unsigned stream)
+{
+	uint64_t addr = gp_tcache_alloc_on(own_cache, bytes, stream, 0);
+	const char *breach;
+
+	if (!addr)
+		return fixture_alloc_on(bytes, stream);
+	fixture_check();
+	breach = fake_check_hand_out_on(&px.fake, addr, bytes, true, stream);
+	ck_assert_msg(!breach, "%s", breach);
+	return addr;
+}
+
+/* Frees with work of the stream still to come. */
+static void put_on(uint64_t addr, unsigned stream)
+{
+	fixture_work();
+	fake_note_free_on(&px.fake, addr, fixture_info(addr).rounded, stream);
+	if (!gp_tcache_put_on(own_cache, addr, stream))
+		ck_assert_int_eq(gp_tcache_free_on(&px.map, addr, stream, own_cache), 0);
+	fixture_check();
+}
+
+/* True if the segment of a block of BYTES has free memory for another one, which the pool uses first. */
+static bool has_more_free(void)
+{
+	return px.options.kind == GP_KIND_SPLIT;
+}
+
+static uint64_t n_of_pool(void)
+{
+	return fixture_stats().hits - fixture_stats().steps[GP_STEP_cache].count;
+}
+
+START_TEST(pairs_of_any_size_are_served_by_the_cache_without_a_fence)
+{
+	static const uint64_t sizes[] = {1, SMALL, GP_MIB, BYTES, 40 * GP_MIB};
+	uint64_t addrs[LENGTH(sizes)], n;
+
+	start();
+	for (unsigned i = 0; i < LENGTH(sizes); i++)
+		addrs[i] = take_on(sizes[i], S);
+	for (unsigned i = 0; i < LENGTH(sizes); i++)
+		put_on(addrs[i], S);
+	n = n_of_pool();
+	for (unsigned round = 0; round < 20; round++) {
+		for (unsigned i = 0; i < LENGTH(sizes); i++)
+			ck_assert_uint_eq(take_on(sizes[i], S), addrs[i]);
+		for (unsigned i = 0; i < LENGTH(sizes); i++)
+			put_on(addrs[i], S);
+	}
+	ck_assert_uint_eq(n_of_pool(), n);
+	ck_assert_uint_eq(fixture_stats().fence_records, 0);
+	end();
+}
+END_TEST
+
+START_TEST(cached_blocks_of_streams_count_as_pending)
+{
+	struct gp_stats stats;
+	uint64_t addr, rounded;
+
+	start();
+	addr = take_on(BYTES, S);
+	rounded = fixture_info(addr).rounded;
+	for (unsigned i = 0; i < 3; i++) {
+		ck_assert_uint_eq(fixture_stats().stream_bytes, rounded);
+		ck_assert_uint_eq(fixture_stats().used_bytes, rounded);
+		put_on(addr, S);
+		stats = fixture_stats();
+		ck_assert_uint_eq(stats.stream_bytes, 0);
+		ck_assert_uint_eq(stats.used_bytes, 0);
+		ck_assert_uint_eq(stats.requested_bytes, 0);
+		ck_assert_uint_eq(stats.pending_bytes, rounded);
+		ck_assert_uint_eq(stats.n_pending_blocks, 1);
+		gp_pool_restart_highs(fixture_pool(), true, false);
+		ck_assert_uint_eq(gp_pool_highs(fixture_pool()).stream_bytes, 0);
+		ck_assert_uint_eq(take_on(BYTES, S), addr);
+	}
+	end();
+}
+END_TEST
+
+START_TEST(another_stream_gets_a_cached_block_only_when_its_work_has_ended)
+{
+	uint64_t addr, other;
+
+	px.fake.has_one_stream = true;
+	start();
+	addr = take_on(BYTES, S);
+	put_on(addr, S);
+	other = take_on(BYTES, T);
+	ck_assert_uint_ne(other, addr);
+	fake_complete_all(&px.fake);
+	other = take_on(BYTES, T);
+	if (!has_more_free())
+		ck_assert_uint_eq(other, addr);
+	end();
+}
+END_TEST
+
+START_TEST(a_request_of_another_size_can_use_a_block_of_the_stream_in_the_cache)
+{
+	uint64_t addr, part, total;
+
+	start();
+	addr = take_on(BYTES, S);
+	put_on(addr, S);
+	total = fixture_stats().total_bytes;
+	part = take_on(BYTES - BYTES / 16, S);
+	if (!has_more_free())
+		ck_assert_uint_eq(part, addr);
+	ck_assert_uint_eq(fixture_stats().total_bytes, total);
+	end();
+}
+END_TEST
+
+START_TEST(blocks_beyond_the_cache_go_to_the_pool)
+{
+	enum { N = GP_TCACHE_STREAMED + 8 };
+	uint64_t addrs[N], total;
+
+	start();
+	for (unsigned i = 0; i < N; i++)
+		addrs[i] = take_on(SMALL, S);
+	total = fixture_stats().total_bytes;
+	for (unsigned i = 0; i < N; i++)
+		put_on(addrs[i], S);
+	ck_assert_uint_eq(fixture_stats().n_pending_blocks, N);
+	for (unsigned i = 0; i < N; i++)
+		(void)take_on(SMALL, S);
+	ck_assert_uint_eq(fixture_stats().total_bytes, total);
+	ck_assert_uint_eq(fixture_stats().n_pending_blocks, 0);
+	end();
+}
+END_TEST
+
+/* Another thread flushes all caches, and the stream finds its block in the pool. */
+START_TEST(flushed_blocks_stay_those_of_their_stream)
+{
+	bool is_any_unfenced = false;
+	uint64_t addr;
+
+	px.fake.has_one_stream = true;
+	start();
+	addr = take_on(BYTES, S);
+	put_on(addr, S);
+	ck_assert_uint_eq(gp_caches_flush(fixture_pool(), &is_any_unfenced), 1);
+	ck_assert(is_any_unfenced);
+	fixture_check();
+	ck_assert_uint_ne(take_on(BYTES, T), addr);
+	ck_assert_uint_eq(take_on(BYTES, S), addr);
+	end();
+}
+END_TEST
+
+/* A request on a stream takes what other threads have freed on it, before the pool grows. */
+START_TEST(the_pool_does_not_grow_while_another_cache_has_a_block_of_the_stream)
+{
+	uint64_t addr, total;
+
+	start();
+	addr = take_on(BYTES, S);
+	total = fixture_stats().total_bytes;
+	put_on(addr, S);
+	if (!has_more_free())
+		ck_assert_uint_eq(fixture_alloc_on(BYTES, S), addr);
+	else
+		(void)fixture_alloc_on(BYTES, S);
+	ck_assert_uint_eq(fixture_stats().total_bytes, total);
+	end();
+}
+END_TEST
+
+START_TEST(other_frees_of_a_cached_hand_out_go_to_the_pool)
+{
+	uint64_t addr;
+
+	start();
+	addr = take_on(SMALL, S);
+	put_on(addr, S);
+	ck_assert_uint_eq(take_on(SMALL, S), addr);
+	ck_assert(!put(addr)); /* cudaFree */
+	ck_assert_uint_eq(fixture_stats().stream_bytes, 0);
+	/* A second free in stream order finds no block. */
+	ck_assert(!gp_tcache_put_on(own_cache, addr, S));
+	ck_assert_int_eq(gp_tcache_free_on(&px.map, addr, S, own_cache), -ENOENT);
+	/* Memory of cudaMalloc does not enter the cache in stream order. */
+	addr = take(SMALL);
+	ck_assert(!gp_tcache_put_on(own_cache, addr, S));
+	put_on(addr, S);
+	ck_assert_uint_eq(gp_tcache_take_on(own_cache, SMALL, S, 0), 0);
+	end();
+}
+END_TEST
+
+START_TEST(the_limit_of_pending_bytes_holds_for_the_cache)
+{
+	uint64_t addrs[4];
+
+	px.options.pending_bytes_max = 2 * BYTES;
+	start_with(GP_MIB);
+	for (unsigned i = 0; i < LENGTH(addrs); i++)
+		addrs[i] = take_on(BYTES, S);
+	for (unsigned i = 0; i < LENGTH(addrs); i++)
+		put_on(addrs[i], S);
+	ck_assert_uint_le(atomic_load(&own_cache->cache.stream_bytes), 2 * BYTES);
+	end();
+}
+END_TEST
+
+START_TEST(nothing_stays_in_the_cache_when_memory_is_short_or_the_pool_ends)
+{
+	uint64_t addr, more;
+
+	start();
+	addr = take_on(BYTES, S);
+	atomic_store(&fixture_pool()->is_full, true);
+	put_on(addr, S);
+	ck_assert_uint_eq(gp_tcache_take_on(own_cache, BYTES, S, 0), 0);
+	atomic_store(&fixture_pool()->is_full, false);
+	more = take_on(BYTES, S);
+	ck_assert_uint_eq(more, addr);
+	put_on(more, S);
+	gp_pool_drop(fixture_pool());
+	ck_assert_uint_eq(gp_tcache_take_on(own_cache, BYTES, S, 0), 0);
+	ck_assert(gp_tcache_is_dead(own_cache));
+	end();
+}
+END_TEST
+
+static TCase *case_of(enum gp_kind kind)
+{
+	TCase *tc = fixture_case(kind);
+
+	tcase_add_test(tc, pairs_of_any_size_are_served_by_the_cache_without_a_fence);
+	tcase_add_test(tc, cached_blocks_of_streams_count_as_pending);
+	tcase_add_test(tc, another_stream_gets_a_cached_block_only_when_its_work_has_ended);
+	tcase_add_test(tc, a_request_of_another_size_can_use_a_block_of_the_stream_in_the_cache);
+	tcase_add_test(tc, blocks_beyond_the_cache_go_to_the_pool);
+	tcase_add_test(tc, flushed_blocks_stay_those_of_their_stream);
+	tcase_add_test(tc, the_pool_does_not_grow_while_another_cache_has_a_block_of_the_stream);
+	tcase_add_test(tc, other_frees_of_a_cached_hand_out_go_to_the_pool);
+	tcase_add_test(tc, the_limit_of_pending_bytes_holds_for_the_cache);
+	tcase_add_test(tc, nothing_stays_in_the_cache_when_memory_is_short_or_the_pool_ends);
+	return tc;
+}
+
+int main(void)
+{
+	Suite *suite = suite_create("tcache_stream");
+
+	for (enum gp_kind kind = GP_KIND_SIMPLE; kind < GP_N_KINDS; kind++)
+		suite_add_tcase(suite, case_of(kind));
+	return suite_run(suite);
+}
