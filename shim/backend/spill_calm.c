@@ -40,7 +40,11 @@ uint64_t gp_spill_calm_look(struct gp_spill_calm *calm, uint64_t now_ns, uint64_
 void gp_spill_calm_note_back(struct gp_spill_calm *calm, uint64_t now_ns, uint64_t bytes)
 {
 	if (!bytes) {
-		/* The GPU is busy, say: the program should not wait for it over and over. */
+		/*
+		 * The GPU is busy, say: the program should not wait for it over and over. Or the room is too small for
+		 * any chunk: it may have been so at one look only, and is measured anew.
+		 */
+		calm->since_ns = 0;
 		calm->pause_ns = gp_min(gp_max(2 * calm->pause_ns, GP_SPILL_CALM_NS), GP_SPILL_CALM_MAX_NS);
 		calm->retry_ns = now_ns + calm->pause_ns;
 		return;

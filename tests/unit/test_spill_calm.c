@@ -159,6 +159,28 @@ START_TEST(a_return_that_is_not_possible_is_tried_again_ever_less_often)
 }
 END_TEST
 
+/* The memory of a process that ends becomes free bit by bit: at the first look there is room for less than a chunk. */
+START_TEST(room_that_was_too_small_at_the_first_look_does_not_keep_memory_in_the_host)
+{
+	uint64_t room = 4 * GP_MIB;
+
+	start();
+	need(PART, 1);
+	for (uint64_t end_ns = now_ns + 10 * S; now_ns < end_ns && host_bytes; room = 4 * PART) {
+		uint64_t back;
+
+		now_ns += LOOK;
+		back = gp_spill_calm_look(&calm, now_ns, gp_min(room, host_bytes));
+		if (!back)
+			continue;
+		back = back < 20 * GP_MIB ? 0 : back;
+		host_bytes -= back;
+		gp_spill_calm_note_back(&calm, now_ns, back);
+	}
+	ck_assert_uint_eq(host_bytes, 0);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("spill_calm");
@@ -170,6 +192,7 @@ int main(void)
 	tcase_add_test(tc, memory_that_was_long_back_before_it_goes_again_returns_after_the_shortest_calm);
 	tcase_add_test(tc, memory_comes_back_in_parts_as_far_as_there_was_room_all_the_time);
 	tcase_add_test(tc, a_return_that_is_not_possible_is_tried_again_ever_less_often);
+	tcase_add_test(tc, room_that_was_too_small_at_the_first_look_does_not_keep_memory_in_the_host);
 	suite_add_tcase(suite, tc);
 	return suite_run(suite);
 }
