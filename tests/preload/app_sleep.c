@@ -577,6 +577,15 @@ static void deep(void)
 	app_report_driver();
 }
 
+/* The test kills the process, whose work waits. */
+static void killed_deep(void)
+{
+	app_start();
+	make_blocks();
+	app_pause("awake");
+	app_say("wrong words", "%zu", count_wrong());
+}
+
 /* The process ends, and a child of it, while the driver holds it. */
 static void exits_deep(void)
 {
@@ -637,5 +646,6 @@ const struct app_scenario app_scenarios[] = {
 	{"deep", deep, 0},
 	{"managed", managed, 0},
 	{"exits-deep", exits_deep, 0},
+	{"killed-deep", killed_deep, 0},
 	{0},
 };

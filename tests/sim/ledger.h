@@ -10,6 +10,8 @@ enum { SIM_LEDGER_ROWS = 64 };
 
 /* The process of row i holds a lock of the file's byte 1 + i. */
 struct sim_ledger_file {
+	uint64_t peaks[SIM_MAX_DEVICES]; /* the most bytes that all processes have held together; tests read this one */
+	_Atomic uint64_t n_reads;        /* by the stand-in for NVML */
 	struct sim_ledger_row {
 		uint64_t bytes[SIM_MAX_DEVICES];
 		/* checkpoint.c */
@@ -19,8 +21,6 @@ struct sim_ledger_file {
 		_Atomic unsigned n_calls;
 		bool is_lost;
 	} rows[SIM_LEDGER_ROWS];
-	_Atomic uint64_t n_reads;        /* by the stand-in for NVML */
-	uint64_t peaks[SIM_MAX_DEVICES]; /* the most bytes that all processes have held together */
 };
 
 /* Opens the file, if one is configured. Returns false if that fails. */
