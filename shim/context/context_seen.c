@@ -19,6 +19,8 @@ static unsigned n_seen;
 static _Atomic(CUcontext) last_seen;
 _Atomic bool gp_contexts_have_ended, gp_contexts_are_created;
 static _Atomic(CUcontext) primaries[GP_DEVICES_MAX]; /* that the program has obtained; a reset keeps the handle */
+static CUcontext first_created;                      /* the first context that counted as created, and still does */
+static bool are_several_created;
 
 /* Returns n_seen if the handle is unknown. */
 static unsigned find_locked(CUcontext handle)
@@ -45,6 +47,27 @@ static unsigned note(CUcontext handle)
 	return n;
 }
 
+static void count_created(CUcontext handle)
+{
+	gp_rwlock_lock(&lock);
+	are_several_created |= first_created && first_created != handle;
+	first_created = first_created ? first_created : handle;
+	atomic_store(&gp_contexts_are_created, true);
+	gp_rwlock_unlock(&lock);
+}
+
+void gp_context_turned_out_primary(CUcontext handle)
+{
+	if (gp_likely(!atomic_load_explicit(&gp_contexts_are_created, memory_order_relaxed)))
+		return;
+	gp_rwlock_lock(&lock);
+	if (first_created == handle && !are_several_created) {
+		first_created = NULL;
+		atomic_store(&gp_contexts_are_created, false);
+	}
+	gp_rwlock_unlock(&lock);
+}
+
 void gp_context_seen(CUcontext handle)
 {
 	CUcontext primary;
@@ -57,7 +80,7 @@ void gp_context_seen(CUcontext handle)
 	primary = primary ? primary : handle;
 	n = note(primary);
 	if (!gp_context_is_seen_primary(primary))
-		atomic_store(&gp_contexts_are_created, true);
+		count_created(primary);
 	atomic_store_explicit(&last_seen, handle, memory_order_relaxed);
 	if (n > 1) {
 		gp_slow_path_add(GP_SLOW_PATH_CURRENT);
@@ -69,6 +92,7 @@ void gp_context_seen_primary(CUcontext handle, CUdevice device)
 {
 	if (device >= 0 && device < GP_DEVICES_MAX)
 		atomic_store(&primaries[device], handle);
+	gp_context_turned_out_primary(handle);
 	gp_context_seen(handle);
 }
 

@@ -16,6 +16,12 @@
 void gp_context_seen(CUcontext handle);
 void gp_context_seen_primary(CUcontext handle, CUdevice device);
 
+/*
+ * A context that may have counted as created is primary: it was seen first where the hooks could not know, in a
+ * callback during the retain or after a retain past the hooks.
+ */
+void gp_context_turned_out_primary(CUcontext handle);
+
 /* Forgets the handle of a context that has ended. A primary context's handle stays known as such. */
 void gp_context_forget(CUcontext handle);
 

@@ -232,6 +232,36 @@ static void *find_unseen(const char *name)
 	return next(dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD), name);
 }
 
+/* Makes the primary context current before any hook has seen that it is primary, as a callback in the retain would. */
+static void set_current_unseen(void)
+{
+	CUresult (*retain)(CUcontext *, CUdevice) = (__typeof__(retain))find_unseen("cuDevicePrimaryCtxRetain");
+	CUcontext ctx;
+
+	APP_MUST(cuInit(0));
+	APP_MUST(retain(&ctx, 0));
+	APP_MUST(cuCtxSetCurrent(ctx));
+}
+
+static void pairs_retained_late(void)
+{
+	set_current_unseen();
+	app_start();
+	pairs(app_stream());
+}
+
+static void pairs_retained_unseen(void)
+{
+	CUstream stream;
+
+	set_current_unseen();
+	stream = app_stream();
+	for (unsigned i = 0; i < 16; i++)
+		APP_MUST(cuMemFreeAsync(take(MIB, stream), stream));
+	app_fact("calls", calls_of_driver());
+	app_report_driver();
+}
+
 static CUstream stream_unseen(unsigned flags)
 {
 	CUresult (*create)(CUstream *, unsigned) = (__typeof__(create))find_unseen("cuStreamCreate");
@@ -831,6 +861,8 @@ const struct app_scenario app_scenarios[] = {
 	{"pairs-legacy", pairs_legacy},
 	{"pairs-per-thread", pairs_per_thread},
 	{"pairs-with-two-contexts", pairs_with_two_contexts},
+	{"pairs-retained-late", pairs_retained_late},
+	{"pairs-retained-unseen", pairs_retained_unseen},
 	{"pairs-later", pairs_later},
 	{"threads", threads},
 	{"cross-to-blocking", cross_to_blocking},

@@ -33,8 +33,8 @@ START_TEST(a_stream_reuses_at_once_the_blocks_that_were_freed_on_it)
 }
 END_TEST
 
-static const char *const steady[] = {
-	"pairs-created", "pairs-blocking", "pairs-legacy", "pairs-per-thread", "pairs-later"};
+static const char *const steady[] = {"pairs-created", "pairs-blocking", "pairs-legacy", "pairs-per-thread",
+	"pairs-later", "pairs-retained-late", "pairs-retained-unseen"};
 
 START_TEST(pairs_on_one_stream_make_no_driver_call)
 {
