@@ -100,27 +100,20 @@ static CUresult visited(CUresult r)
 	FAST(symbol, parameters, arguments, gp_module.address = CALLER())
 #define HOOK_VISITS(symbol, name, version, flags, parameters, arguments) \
 	ENTRY(symbol, parameters, arguments, (void)0, (gp_submit_visit(), visited(hook_##symbol arguments)))
+#define DIRECT(symbol, parameters, before, result)         \
+	EXPORTED(symbol, parameters)                       \
+	{                                                  \
+		if (gp_unlikely(!gp_real_ready()))         \
+			return CUDA_ERROR_NOT_INITIALIZED; \
+		if (gp_unlikely(!gp_real.symbol))          \
+			return CUDA_ERROR_NOT_FOUND;       \
+		before;                                    \
+		return result;                             \
+	}
 #define HOOK_PASSED(symbol, name, version, flags, parameters, arguments) \
-	EXPORTED(symbol, parameters)                                     \
-	{                                                                \
-		if (gp_unlikely(!gp_real_ready()))                       \
-			return CUDA_ERROR_NOT_INITIALIZED;               \
-		if (gp_unlikely(!gp_real.symbol))                        \
-			return CUDA_ERROR_NOT_FOUND;                     \
-		gp_submit_visit();                                       \
-		return visited(gp_real.symbol arguments);                \
-	}
+	DIRECT(symbol, parameters, gp_submit_visit(), visited(gp_real.symbol arguments))
 #define HOOK_WAITS(symbol, name, version, flags, parameters, arguments) \
-	EXPORTED(symbol, parameters)                                    \
-	{                                                               \
-		if (gp_unlikely(!gp_real_ready()))                      \
-			return CUDA_ERROR_NOT_INITIALIZED;              \
-		if (gp_unlikely(!gp_real.symbol))                       \
-			return CUDA_ERROR_NOT_FOUND;                    \
-		if (gp_unlikely(gp_deep_is()))                          \
-			gp_deep_await();                                \
-		return gp_real.symbol arguments;                        \
-	}
+	DIRECT(symbol, parameters, if (gp_unlikely(gp_deep_is())) gp_deep_await(), gp_real.symbol arguments)
 #define WORK(symbol, name, version, flags, parameters, arguments, stream)                                     \
 	static __attribute__((noinline)) CUresult see_##symbol parameters                                     \
 	{                                                                                                     \
