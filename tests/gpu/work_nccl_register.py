@@ -40,12 +40,12 @@ class Nccl:
     """The functions of the library that PyTorch has loaded. Arguments are addresses and numbers."""
 
     def __init__(self):
-        self.library = ctypes.CDLL("libnccl.so.2")
-        self.library.ncclCommInitRank.argtypes = [ctypes.c_void_p, ctypes.c_int, UniqueId, ctypes.c_int]
+        self.functions = ctypes.CDLL("libnccl.so.2")
+        self.functions.ncclCommInitRank.argtypes = [ctypes.c_void_p, ctypes.c_int, UniqueId, ctypes.c_int]
 
     def call(self, name, *arguments):
         words = [ctypes.c_void_p(word) if isinstance(word, int) and word > 1 << 31 else word for word in arguments]
-        must(getattr(self.library, name)(*words), name)
+        must(getattr(self.functions, name)(*words), name)
 
 
 class Mine:
@@ -140,7 +140,7 @@ def run_rank(rank, world, ids, answers):
         for _ in range(world):
             ids.put(bytes(unique))
     unique = UniqueId.from_buffer_copy(ids.get())
-    must(nccl.library.ncclCommInitRank(ctypes.byref(comm), world, unique, rank), "ncclCommInitRank")
+    must(nccl.functions.ncclCommInitRank(ctypes.byref(comm), world, unique, rank), "ncclCommInitRank")
     totals = {}
     for turn in range(TURNS):
         for kind in (OfTorch, Mine):
