@@ -11,8 +11,7 @@
  *
  * The driver maps registered memory for the GPU with pages of 4 KiB: the tables take 2 MiB of the device's memory for
  * each GiB, on each device. So what exceeds GPUPOOL_SLEEP_PINNED is unregistered while the process is asleep.
- * A wake registers it again while it copies the rest: 16 GiB take 0.31 s to copy, in which the driver registers as much
- * again in one thread (H100, PCIe 5: copies at 51 GiB/s, registering at 39 to 55, unregistering at 57 to 61).
+ * A wake registers it again, piece by piece, while the copies of the pieces before run.
  */
 
 #include "backend_sleep.h"
@@ -147,7 +146,7 @@ static CUresult register_host(struct gp_context *context, void *host, uint64_t b
 	return r;
 }
 
-/* Of no effect on the driver once the context has ended. */
+/* Does not call the driver once the context has ended: the registration ended with it. */
 static void unregister_host(struct gp_context *context, void *host, uint64_t bytes)
 {
 	struct gp_driver_scope scope;

@@ -35,7 +35,7 @@
 #define LOG_NS UINT64_C(5000000000)
 #define ASK_NS UINT64_C(500000000)
 
-/* The thread that unpins waits while another one wants to wake the process: it would keep the lock from it. */
+/* The thread that unpins pauses while another one wants to wake the process: it would take the lock again first. */
 #define UNPIN_PAUSE_NS UINT64_C(1000000)
 
 /* One thread at a time puts the process to sleep or wakes it. It holds this for as long as that takes. */
@@ -110,8 +110,8 @@ static void own(struct hold *hold)
 }
 
 /*
- * Begins a sleep or a wake, as the only thread. False if another thread is not done with one in time. A thread that
- * unpins host memory holds the lock for some milliseconds only: that does not count.
+ * Begins a sleep or a wake, as the only thread. False if another thread is not done with one in time. For a thread that
+ * unpins a piece of host memory, which takes some milliseconds, it waits even if the time is up.
  */
 static bool begin(uint64_t end_ns, struct hold *hold)
 {

@@ -27,7 +27,7 @@ static struct named {
 static size_t n_named, named_room;
 static uint64_t n_fresh; /* names */
 
-/* Of these chunks; also held while a pool is numbered and recorded. */
+/* Guards the chunks. A thread that numbers and records a pool holds it, too. */
 static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_RECORD_TABLE);
 
 static const struct gp_backend *backend_of(const void *arg)
