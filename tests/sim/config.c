@@ -162,6 +162,7 @@ void sim_config_load(void)
 	sim.config.memory_bytes = size("SIMGPU_MEMORY", (size_t)16 << 30);
 	sim.config.context_bytes = size("SIMGPU_CONTEXT_MEMORY", 2 * SIM_CHUNK);
 	sim.config.granularity_bytes = size("SIMGPU_GRANULARITY", SIM_CHUNK);
+	sim.config.addresses = size("SIMGPU_ADDRESSES", 0);
 	sim.config.devices = (unsigned)number("SIMGPU_DEVICES", 1, 0, SIM_MAX_DEVICES);
 	sim.config.driver_version = (unsigned)number("SIMGPU_DRIVER_VERSION", 13000, 2000, 99999);
 	sim.config.deadlock_ms = number("SIMGPU_DEADLOCK_MS", 3000, 1, 3600000);

@@ -20,6 +20,24 @@ enum {
 
 struct sim_device sim_devices[SIM_MAX_DEVICES];
 
+/* A range that is in use elsewhere is left out, as the kernel then chooses another. */
+void *sim_reserve(size_t bytes)
+{
+	static size_t next;
+	void *range;
+
+	if (!next)
+		next = sim.config.addresses;
+	range = mmap((void *)next, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (range == MAP_FAILED)
+		return NULL;
+	if (next)
+		next += bytes;
+	/* A core dump would touch every page, and so take as much real memory as is simulated. */
+	madvise(range, bytes, MADV_DONTDUMP);
+	return range;
+}
+
 /*
  * Each device has addresses for twice its capacity, so that only the amount of free memory decides
  * whether an allocation succeeds. First fit reuses the lowest addresses.
@@ -36,12 +54,10 @@ static CUresult device_init(struct sim_device *device, int ordinal)
 	device->fd = memfd_create("simgpu", MFD_CLOEXEC);
 	if (device->fd < 0 || ftruncate(device->fd, (off_t)device->span))
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	span = mmap(NULL, device->span, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	span = sim_reserve(device->span);
 	bytes = mmap(NULL, device->span, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, device->fd, 0);
-	if (span == MAP_FAILED || bytes == MAP_FAILED)
+	if (!span || bytes == MAP_FAILED)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	/* A core dump would touch every page, and so take as much real memory as is simulated. */
-	madvise(span, device->span, MADV_DONTDUMP);
 	madvise(bytes, device->span, MADV_DONTDUMP);
 	device->base = ((uint64_t)(uintptr_t)span + SIM_CHUNK - 1) / SIM_CHUNK * SIM_CHUNK;
 	device->bytes = bytes;

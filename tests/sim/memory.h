@@ -74,6 +74,9 @@ struct sim_device {
 extern struct sim_device sim_devices[SIM_MAX_DEVICES];
 
 /* device.c */
+/* Reserves addresses, from SIMGPU_ADDRESSES on if that is set. Returns NULL if the process has none left. */
+void *sim_reserve(size_t bytes);
+
 CUresult sim_devices_init(void);
 CUresult sim_device_of(CUdevice ordinal, struct sim_device **device);
 CUresult sim_device_charge(struct sim_device *device, size_t bytes);

@@ -93,6 +93,7 @@ bool sim_lacks(int attribute); /* driver.c: true if SIMGPU_LACKS makes the devic
 
 struct sim_config {
 	size_t memory_bytes, context_bytes, granularity_bytes;
+	size_t addresses; /* the first address of devices and reservations, or 0: the kernel chooses */
 	unsigned devices, driver_version;
 	uint64_t deadlock_ms;
 	bool realtime, strict, deinit_at_exit, records_are_operations;

@@ -41,16 +41,6 @@ CUresult cuMemGetAllocationGranularity(size_t *bytes, const CUmemAllocationProp 
 	return CUDA_SUCCESS;
 }
 
-static char *take_addresses(size_t bytes)
-{
-	char *addresses = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-	if (addresses == MAP_FAILED)
-		return NULL;
-	madvise(addresses, bytes, MADV_DONTDUMP);
-	return addresses;
-}
-
 CUresult cuMemAddressReserve(
 	CUdeviceptr *ptr, size_t bytes, size_t alignment, CUdeviceptr addr, unsigned long long flags)
 {
@@ -63,8 +53,8 @@ CUresult cuMemAddressReserve(
 	if (!ptr || !bytes || bytes % unit || flags)
 		return CUDA_ERROR_INVALID_VALUE;
 	/* Reserve one unit more, so that the start can be aligned. */
-	addresses = take_addresses(bytes + unit);
-	view = addresses ? take_addresses(bytes) : NULL;
+	addresses = sim_reserve(bytes + unit);
+	view = addresses ? sim_reserve(bytes) : NULL;
 	if (!view) {
 		if (addresses)
 			munmap(addresses, bytes + unit);

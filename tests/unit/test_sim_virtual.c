@@ -255,6 +255,19 @@ START_TEST(the_instantiation_of_a_graph_examines_addresses_whose_memory_must_be_
 }
 END_TEST
 
+START_TEST(addresses_start_where_the_environment_says)
+{
+	const CUdeviceptr first = (CUdeviceptr)129600 << 30;
+	CUdeviceptr block, range;
+
+	test_start_with("SIMGPU_ADDRESSES", "129600G");
+	block = test_alloc(4096);
+	ck_assert_uint_eq(block, first);
+	ok(cuMemAddressReserve(&range, 2 * MIB, 0, 0, 0));
+	ck_assert(range > block && range - block < (CUdeviceptr)1 << 40);
+}
+END_TEST
+
 static TCase *virtual_cases(void)
 {
 	TCase *tc = tcase_create("mapped memory");
@@ -269,6 +282,7 @@ static TCase *virtual_cases(void)
 	tcase_add_test(tc, mapped_memory_can_be_distinguished_from_allocated_memory);
 	tcase_add_test(tc, memory_of_the_host_can_be_mapped_and_takes_none_of_the_device);
 	tcase_add_test(tc, mapped_memory_outlives_its_context);
+	tcase_add_test(tc, addresses_start_where_the_environment_says);
 	tcase_add_test(tc, the_instantiation_of_a_graph_examines_addresses_whose_memory_must_be_mapped);
 	return tc;
 }
