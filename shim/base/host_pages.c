@@ -2,13 +2,16 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * The threads take one part of the memory after another. The kernel gives huge pages for shared memory at the first
- * touch only where the administrator has set it up so, which is rare (shmem_enabled). Elsewhere a thread touches one
- * byte of each huge page of its part, and asks the kernel to make huge pages of them (MADV_COLLAPSE, Linux 6.1). Then
+ * The threads take one part of the memory after another. The kernel gives huge pages at the first touch for private
+ * memory nearly everywhere, and for shared memory only where the administrator has set it up so, which is rare
+ * (shmem_enabled). Elsewhere a thread touches one byte of each huge page of its part, and asks the kernel to make huge
+ * pages of them (MADV_COLLAPSE, Linux 6.1; Linux 6.18 refuses it for shared memory if shmem_enabled is "never"). Then
  * it touches the part, which takes small pages where there are no huge ones.
  *
- * The kernel may have to move other memory to make a huge page, for any length of time. So a part whose huge pages took
- * longer than they save is the last one that asks for them, in all threads.
+ * The kernel may have to move other memory to make a huge page, for any length of time. So after a part whose huge
+ * pages took longer than they save, no thread asks for them. But all memory may be slow, as in a virtual machine whose
+ * host has to provide it first. So the thread that was slow compares that part with its next one, of small pages, and
+ * unless these are much faster, all threads ask for huge ones again.
  */
 
 #include "host_pages.h"
@@ -44,6 +47,9 @@
 /* For each huge page of a part: ten times what a thread takes for it, and several times what small pages take. */
 #define STALL_NS 5000000
 
+/* Huge pages may take at most N times what small ones take: the driver registers and copies them faster. */
+enum { WORTH = 4 };
+
 /* Parts for each thread, so that all threads end at nearly the same time. */
 enum { PARTS = 4 };
 
@@ -54,17 +60,33 @@ struct touch {
 	char *memory;
 	uint64_t bytes, part_bytes;
 	enum gp_memory_for whom;
-	_Atomic uint64_t next;   /* the offset of the next part */
-	_Atomic bool has_failed; /* some memory could not be obtained */
-	_Atomic bool is_small;   /* ask for no more huge pages */
-	_Atomic bool is_old;     /* the kernel does not know MADV_POPULATE_WRITE */
+	_Atomic uint64_t next;     /* the offset of the next part */
+	_Atomic bool has_failed;   /* some memory could not be obtained */
+	_Atomic bool is_small;     /* ask for no huge pages */
+	_Atomic uint64_t stall_ns; /* what huge pages may take, for each of them */
+	_Atomic bool is_old;       /* the kernel does not know MADV_POPULATE_WRITE */
 };
 
-/* From here on no thread makes huge pages, and the kernel makes none at a touch. The mapping stays one. */
-static void make_small(struct touch *touch)
+/*
+ * From here on no thread makes huge pages, and the kernel makes none at a touch. The mapping stays one. Returns false
+ * if that was so already.
+ */
+static bool make_small(struct touch *touch)
 {
-	if (!atomic_exchange(&touch->is_small, true))
-		(void)madvise(touch->memory, touch->bytes, MADV_NOHUGEPAGE);
+	if (atomic_exchange(&touch->is_small, true))
+		return false;
+	(void)madvise(touch->memory, touch->bytes, MADV_NOHUGEPAGE);
+	return true;
+}
+
+/* A part of huge pages took stalled_ns for each of them, and the next one, of small pages, took small_ns. */
+static void compare(struct touch *touch, uint64_t stalled_ns, uint64_t small_ns)
+{
+	if (small_ns * WORTH < stalled_ns)
+		return;
+	atomic_store(&touch->stall_ns, small_ns * WORTH);
+	(void)madvise(touch->memory, touch->bytes, MADV_HUGEPAGE);
+	atomic_store(&touch->is_small, false);
 }
 
 static void touch_every(char *memory, uint64_t bytes, uint64_t step)
@@ -103,18 +125,18 @@ static void collapse(struct touch *touch, char *part, uint64_t bytes)
 	if (is_done && bytes)
 		is_done = madvise(part, bytes, MADV_COLLAPSE) == 0 || errno == EAGAIN;
 	if (!is_done)
-		make_small(touch);
+		(void)make_small(touch);
 }
 
-static void touch_part(struct touch *touch, char *part, uint64_t bytes)
+/* Returns what the part took, for each huge page or as many bytes. */
+static uint64_t touch_part(struct touch *touch, char *part, uint64_t bytes)
 {
 	uint64_t started = gp_clock_now_ns(NULL);
 
 	if (!atomic_load(&touch->is_small))
 		collapse(touch, part, bytes);
 	populate(touch, part, bytes);
-	if (gp_clock_now_ns(NULL) - started > STALL_NS * (bytes / HUGE_PAGE + 1))
-		make_small(touch);
+	return (gp_clock_now_ns(NULL) - started) / (bytes / HUGE_PAGE + 1);
 }
 
 /* Looks again from time to time, since other processes may prepare memory at the same time. */
@@ -126,9 +148,10 @@ static bool is_left(const struct touch *touch, uint64_t at)
 static void *touch_parts(void *arg)
 {
 	struct touch *touch = arg;
+	uint64_t stalled_ns = 0; /* what huge pages took, if this thread made the next part small */
 
 	while (!atomic_load(&touch->has_failed)) {
-		uint64_t at = atomic_fetch_add(&touch->next, touch->part_bytes);
+		uint64_t at = atomic_fetch_add(&touch->next, touch->part_bytes), took_ns;
 
 		if (at >= touch->bytes)
 			break;
@@ -136,7 +159,10 @@ static void *touch_parts(void *arg)
 			atomic_store(&touch->has_failed, true);
 			break;
 		}
-		touch_part(touch, touch->memory + at, gp_min(touch->part_bytes, touch->bytes - at));
+		took_ns = touch_part(touch, touch->memory + at, gp_min(touch->part_bytes, touch->bytes - at));
+		if (stalled_ns)
+			compare(touch, stalled_ns, took_ns);
+		stalled_ns = took_ns > atomic_load(&touch->stall_ns) && make_small(touch) ? took_ns : 0;
 	}
 	return NULL;
 }
@@ -185,10 +211,11 @@ static void prefer_node(char *memory, uint64_t bytes, int node)
 }
 
 /* Reserves addresses that begin at a huge page. */
-static char *map_aligned(uint64_t bytes)
+static char *map_aligned(uint64_t bytes, bool is_own)
 {
 	uint64_t reserved = bytes + HUGE_PAGE, before;
-	char *memory = mmap(NULL, reserved, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	int flags = MAP_ANONYMOUS | (is_own ? MAP_PRIVATE : MAP_SHARED);
+	char *memory = mmap(NULL, reserved, PROT_READ | PROT_WRITE, flags, -1, 0);
 
 	if (memory == MAP_FAILED)
 		return NULL;
@@ -215,8 +242,11 @@ static enum gp_memory_for whom_of(const struct gp_host_pages_how *how)
 static bool touch_all(char *memory, uint64_t bytes, const struct gp_host_pages_how *how)
 {
 	unsigned threads = threads_for(how, bytes);
-	struct touch touch = {
-		.memory = memory, .bytes = bytes, .part_bytes = part_for(bytes, threads), .whom = whom_of(how)};
+	struct touch touch = {.memory = memory,
+		.bytes = bytes,
+		.part_bytes = part_for(bytes, threads),
+		.whom = whom_of(how),
+		.stall_ns = STALL_NS};
 
 	prefer_node(memory, bytes, how->node);
 	(void)madvise(memory, bytes, MADV_HUGEPAGE);
@@ -231,7 +261,7 @@ void *gp_host_pages_map(uint64_t bytes, const struct gp_host_pages_how *how)
 {
 	uint64_t mapped = bytes && bytes < UINT64_MAX / 2 ? in_pages(bytes) : 0;
 	int kept = errno;
-	char *memory = mapped && mapped <= gp_memory_left("", whom_of(how)) ? map_aligned(mapped) : NULL;
+	char *memory = mapped && mapped <= gp_memory_left("", whom_of(how)) ? map_aligned(mapped, how->is_own) : NULL;
 
 	if (memory && !touch_all(memory, mapped, how)) {
 		munmap(memory, mapped);

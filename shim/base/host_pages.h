@@ -26,7 +26,8 @@ struct gp_host_pages_how {
  *
  * The mapping is shared, as the driver's own mapping of pinned memory is. So a fork copies no page of it, neither now
  * nor when the parent writes next: the GPU goes on using the pages of the parent, and the child sees these, too. A
- * core dump has the memory, as it has the driver's. Neither has it if is_own is set.
+ * core dump has the memory, as it has the driver's. Neither has it if is_own is set; then the mapping is private, since
+ * kernels give huge pages more readily for such memory.
  *
  * All signals are blocked in the calling thread meanwhile. The call preserves errno and is not a cancellation point.
  */

@@ -274,17 +274,19 @@ void exits(void)
 	sleep_now();
 }
 
-/* Bytes of shared memory without a file that are mapped: the host memory of a sleep. */
+/* Bytes of memory that a fork does not copy: the host memory of a sleep. */
 static uint64_t mapped_bytes(void)
 {
-	FILE *maps = fopen("/proc/self/maps", "r");
-	uint64_t bytes = 0, from, to;
+	FILE *maps = fopen("/proc/self/smaps", "r");
+	uint64_t bytes = 0, range = 0, from, to;
 	char line[512];
 
-	while (maps && fgets(line, sizeof(line), maps))
-		if (strstr(line, "rw-s ") && strstr(line, "/dev/zero") &&
-			sscanf(line, "%" SCNx64 "-%" SCNx64, &from, &to) == 2)
-			bytes += to - from;
+	while (maps && fgets(line, sizeof(line), maps)) {
+		if (sscanf(line, "%" SCNx64 "-%" SCNx64 " ", &from, &to) == 2)
+			range = to - from;
+		else if (strncmp(line, "VmFlags:", 8) == 0 && strstr(line, " dc"))
+			bytes += range;
+	}
 	if (maps)
 		(void)fclose(maps);
 	return bytes;
