@@ -7,6 +7,7 @@ Usage: test_bench.py LIBRARY PROGRAMS SIM
 Tests of the benchmarks: with canned figures, and for about a second over the stub driver and on the simulated GPU.
 """
 
+import concurrent.futures
 import contextlib
 import importlib.util
 import io
@@ -343,17 +344,22 @@ class PlayersTest(Quiet):
         with self.assertRaises(programs.Trouble):
             extras.start_of_neighbour(book, "ended", Peer("ended", ["true"]), start, 1)
 
-    def test_the_smallest_limit_of_a_program_is_found_by_bisection(self):
-        with tempfile.TemporaryDirectory() as folder:
-            for least, peer in ((3001, Peer("own", ["sh", "-c", "test $1 -ge 3001"])),
+    def test_the_smallest_limit_of_a_program_is_found(self):
+        with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(2) as runs:
+            for least, peer in ((2001, Peer("own", ["sh", "-c", "test $1 -ge 2001"])),
                                 (1700, Peer("auto", ["sh", "-c", "test ${GPUPOOL_LIMIT%MiB} -ge 1700"], LIBRARY, STUB)),
                                 (None, Peer("none", ["sh", "-c", "exit 1"]))):
-                found = limits.Search("gpt", peer.name, peer, pathlib.Path(folder)).least()
+                found = limits.Search("gpt", peer.name, peer, pathlib.Path(folder)).least(runs)
                 if least:
                     self.assertLessEqual(least, found)
                     self.assertLessEqual(found, least + limits.STEP_MIB)
                 else:
                     self.assertIsNone(found)
+        for least in range(1, 101):
+            self.assertEqual(limits.least(lambda values, least=least: [value >= least for value in values], 0, 100, 1),
+                             least)
+        works = {25: False, 50: True, 75: False, 100: True}
+        self.assertEqual(limits.least(lambda values: [works.get(value, value > 80) for value in values], 0, 100, 1), 81)
 
     @unittest.skipUnless(STAT.exists(), "gpupool-stat was not built")
     def test_a_trace_is_replayed_through_another_pool(self):
