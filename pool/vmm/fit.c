@@ -12,6 +12,7 @@ struct placement {
 	struct gp_block *first;
 	bool is_downwards; /* then `first` has the highest address */
 	uint64_t missing;  /* bytes */
+	uint64_t left;     /* bytes of its last gap that stay a gap; UINT64_MAX if it ends in a free block */
 };
 
 /* True if the block is cached, may be handed out, and later work may touch it now. */
@@ -36,19 +37,22 @@ static uint64_t part_of_gap(const struct gp_block *gap, uint64_t lacking, uint64
 static void consider(
 	const struct gp_pool *pool, struct placement *best, struct gp_block *first, bool is_downwards, uint64_t size)
 {
-	uint64_t granule = pool->options.granule, lacking = size, missing = 0, n;
+	uint64_t granule = pool->options.granule, lacking = size, missing = 0, left, n;
 	const struct gp_block *b;
 
 	for (b = first; gp_block_is_unmapped(b) || is_free(pool, b); b = next_of(b, is_downwards)) {
 		n = b->size;
+		left = UINT64_MAX;
 		if (gp_block_is_unmapped(b)) {
 			n = part_of_gap(b, lacking, granule);
 			missing += n;
+			left = b->size - n;
 		}
-		if (missing >= best->missing)
+		if (missing > best->missing)
 			return;
 		if (n >= lacking) {
-			*best = (struct placement){first, is_downwards, missing};
+			if (missing < best->missing || left < best->left)
+				*best = (struct placement){first, is_downwards, missing, left};
 			return;
 		}
 		lacking -= n;
@@ -57,6 +61,7 @@ static void consider(
 
 /*
  * Returns the placement that lacks the least memory. Each contains a gap; otherwise the block would have been served.
+ * Of several it returns the one that leaves the least of its last gap, so that large gaps stay whole.
  */
 static struct placement find_placement_locked(const struct gp_pool *pool, const struct gp_arena *arena, uint64_t size)
 {

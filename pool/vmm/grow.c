@@ -9,7 +9,8 @@
  *
  *   - with new memory, while the pool holds little more than the peak of use;
  *   - beyond that, with chunks that are free elsewhere. Moving a chunk costs about as much as a new one, whatever its
- *     size, and the pool does not grow.
+ *     size, and the pool does not grow. If all of them are larger than what is missing, one goes back to the driver,
+ *     and a new one takes its place.
  *
  * A loop would go on moving memory forever. The thrash detector (thrash.h) prevents that, so that later iterations
  * find what the first ones mapped:
@@ -114,11 +115,27 @@ static int fill_with_old(struct filling *f, uint64_t addr, uint64_t gap)
 	return map_into_placement(f, chunk, addr);
 }
 
+/* Gives back a free chunk before a smaller one is created. Returns whether it did. */
+static bool make_room(struct filling *f)
+{
+	struct gp_chunk *chunk = NULL;
+
+	gp_mutex_lock(&f->pool->lock);
+	if (!gp_flag_is_set(&f->pool->dead))
+		chunk = gp_arena_take_chunk_locked(f->pool, f->pool->stats.total_bytes);
+	gp_mutex_unlock(&f->pool->lock);
+	if (!chunk || gp_chunk_unmap(f->pool, chunk))
+		return false;
+	gp_chunk_give_back(f->pool, chunk);
+	f->has_moved = true;
+	return true;
+}
+
 /* Fills the next gap, or a part of it. 0: that has memory now. -EALREADY: no gap is left. */
 static int fill_gap(struct filling *f)
 {
 	uint64_t addr = 0, gap = 0;
-	bool is_dead, is_below_threshold;
+	bool is_dead, is_below_threshold, is_replaced = false;
 	int r = -ENOENT;
 
 	gp_mutex_lock(&f->pool->lock);
@@ -133,7 +150,10 @@ static int fill_gap(struct filling *f)
 		r = fill_with_old(f, addr, gap);
 	if (r != -ENOENT)
 		return r;
+	if (!is_below_threshold)
+		is_replaced = make_room(f);
 	r = fill_with_new(f, addr, gap);
+	f->request->n_undone += r == -ENOMEM && is_replaced;
 	if (r != -ENOMEM || !is_below_threshold || f->is_refused)
 		return r;
 	r = fill_with_old(f, addr, gap);

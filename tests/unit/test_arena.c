@@ -82,6 +82,70 @@ START_TEST(vmm_moves_scattered_free_chunks_together_for_a_large_request)
 }
 END_TEST
 
+/* The call that fails for the first time, if any. -ENOMEM: the device is full at that moment. */
+static const struct {
+	enum fake_call call;
+	unsigned nth;
+	int error;
+} replacements[] = {
+	{FAKE_N_CALLS, 0, 0},
+	{FAKE_UNMAP, 1, 719},
+	{FAKE_UNMAP, 2, 719},
+	{FAKE_RESERVE, 1, -ENOMEM},
+	{FAKE_RESERVE, 1, 719},
+	{FAKE_MAP, 1, 719},
+	{FAKE_MAP, 2, 719},
+};
+
+/* Free chunks of 10 MiB lie between blocks in use. A block of 12 MiB takes one, and 2 MiB of new memory. */
+START_TEST(a_free_chunk_that_is_too_large_goes_back_for_a_new_one)
+{
+	const struct fake_plan plan = {replacements[_i].call, replacements[_i].nth, 1, replacements[_i].error};
+	uint64_t used, addr;
+	int r;
+
+	for (int i = 0; i < 4; i++)
+		blocks[i] = fixture_alloc(i % 2 ? GRANULE : 10 * GP_MIB);
+	fixture_free_as(blocks[0], GP_FREE_SYNCED);
+	fixture_free_as(blocks[2], GP_FREE_SYNCED);
+	if (plan.error)
+		fake_plan(&px.fake, plan);
+	r = fixture_try(12 * GP_MIB, &addr);
+	used = 2 * GRANULE + (r ? 0 : 12 * GP_MIB);
+	ck_assert_uint_eq(fixture_stats().used_bytes, used);
+	ck_assert_uint_eq(fixture_stats().total_bytes, px.fake.reserved_bytes);
+	if (!plan.error) {
+		ck_assert_uint_eq(fixture_stats().total_bytes, used);
+		ck_assert_uint_eq(fixture_stats().moves, 1);
+		ck_assert_uint_eq(fixture_stats().driver_frees, 1);
+	}
+	if (plan.error == -ENOMEM)
+		ck_assert_int_eq(r, 0);
+	if (!r)
+		fixture_free_as(addr, GP_FREE_SYNCED);
+	fixture_free_as(blocks[1], GP_FREE_SYNCED);
+	fixture_free_as(blocks[3], GP_FREE_SYNCED);
+	gp_pool_reclaim(fixture_pool());
+	ck_assert_uint_eq(fixture_stats().total_bytes, 0);
+}
+END_TEST
+
+/* Two gaps are large enough, in either order, and the addresses behind all blocks, too. */
+START_TEST(a_block_is_placed_where_it_leaves_the_smallest_gap)
+{
+	uint64_t sizes[] = {_i ? 4 : 6, 1, _i ? 6 : 4, 1};
+
+	for (int i = 0; i < 4; i++)
+		blocks[i] = fixture_alloc(sizes[i] * GRANULE);
+	fixture_free_as(blocks[0], GP_FREE_SYNCED);
+	fixture_free_as(blocks[2], GP_FREE_SYNCED);
+	gp_pool_reclaim(fixture_pool());
+	ck_assert_uint_eq(fixture_stats().total_bytes, 2 * GRANULE);
+	ck_assert_uint_eq(fixture_alloc(3 * GRANULE), blocks[_i ? 0 : 2]);
+	ck_assert_uint_eq(fixture_alloc(5 * GRANULE), blocks[_i ? 2 : 0]);
+}
+END_TEST
+
 START_TEST(vmm_does_not_move_chunks_that_the_gpu_may_still_use)
 {
 	for (int i = 0; i < N_BLOCKS; i++)
@@ -616,6 +680,8 @@ int main(void)
 	tcase_add_test(tc, a_partly_used_chunk_is_not_released);
 	tcase_add_test(tc, a_vmm_loop_makes_no_driver_call_after_three_rounds);
 	tcase_add_test(tc, vmm_grows_instead_of_moving_chunks_in_every_round_of_a_loop);
+	ADD_ROWS(tc, replacements, a_free_chunk_that_is_too_large_goes_back_for_a_new_one);
+	tcase_add_loop_test(tc, a_block_is_placed_where_it_leaves_the_smallest_gap, 0, 2);
 	tcase_add_loop_test(
 		tc, an_error_while_vmm_assembles_a_block_loses_no_memory, 0, sizeof(failures) / sizeof(*failures));
 	tcase_add_test(tc, a_chunk_that_cannot_be_unmapped_does_not_keep_others_from_being_released);

@@ -153,8 +153,8 @@ static const struct {
 } limits[] = {
 	{GP_KIND_SPLIT, 0, 0, 0},
 	{GP_KIND_SPLIT, 4 * GP_KIB, 0, 0},
-	{GP_KIND_VMM, 0, 4, 0},
-	{GP_KIND_VMM, 4 * GP_KIB, 3, 0},
+	{GP_KIND_VMM, 0, 6, 0},
+	{GP_KIND_VMM, 4 * GP_KIB, 4, 0},
 };
 
 START_TEST(few_random_loops_call_the_driver_after_the_third_round)
