@@ -437,15 +437,19 @@ int replay_attempt(struct replay_pool *p, uint64_t bytes)
 	return result_of(take_answer(p, GP_RECORD_ATTEMPT, 0), 0, has_room(p, bytes) ? 0 : -ENOMEM);
 }
 
-/* Reserves addresses. They cost nothing and are never reused; the replay does not access memory. */
+/*
+ * Reserves addresses. They cost nothing and are never reused; the replay does not access memory. A gap lies between two
+ * ranges, as between those of a process: thread caches hash addresses, and adjacent ranges collide less than others.
+ */
 static int address_reserve(void *arg, uint64_t bytes, uint64_t *ret_addr)
 {
 	struct replay_memory *m = ((struct replay_pool *)arg)->memory;
+	uint64_t room = NEW_ADDRESSES_END - m->next_address;
 
-	if (bytes > NEW_ADDRESSES_END - m->next_address)
+	if (room < ADDRESS_UNIT || bytes > room - ADDRESS_UNIT)
 		return -ENOMEM;
 	*ret_addr = m->next_address;
-	m->next_address += bytes;
+	m->next_address += bytes + ADDRESS_UNIT;
 	return 0;
 }
 
