@@ -26,7 +26,8 @@ BIN = WORK / "bin"
 # Builds of submissions.cu: the runtime, and the kind of default stream.
 SUBMISSIONS = {"submissions": ("static", "legacy"), "submissions_shared": ("shared", "legacy"),
                "submissions_threads": ("static", "per-thread")}
-CUDA_PROGRAMS = ["pairs", "free_wait", "stream_matrix", "order_ends", "inflight", "beyond", "probes", "sleep_steps"]
+CUDA_PROGRAMS = ["pairs", "free_wait", "stream_matrix", "order_ends", "inflight", "beyond", "probes", "sleep_steps",
+                 "async_served"]
 DRIVER_PROGRAMS = [
     ("context_probe", SOURCES / "context_probe.c"),
     ("green_probe", SOURCES / "green_probe.c"),
@@ -108,7 +109,7 @@ def build_programs():
     BIN.mkdir(parents=True, exist_ok=True)
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         jobs = [pool.submit(compile_cuda, name, BIN / name, "static") for name in CUDA_PROGRAMS]
-        jobs.append(pool.submit(compile_cuda, "pairs", BIN / "pairs_shared", "shared"))
+        jobs += [pool.submit(compile_cuda, name, BIN / f"{name}_shared", "shared") for name in ("pairs", "async_served")]
         jobs += [pool.submit(compile_cuda, "submissions", BIN / name, *how) for name, how in SUBMISSIONS.items()]
         jobs += [pool.submit(compile_driver_program, *row) for row in DRIVER_PROGRAMS]
         jobs += [pool.submit(compile_linked_program, name)

@@ -20,6 +20,7 @@ import tarfile
 
 sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[1] / "pages"))
 
+import part_async
 import part_backends
 import part_captures
 import part_contexts
@@ -68,6 +69,7 @@ PARTS = {
     "host": part_host,
     "sleep": part_sleep,
     "spill": part_spill,
+    "async": part_async,
 }
 
 SKIPPED = 77

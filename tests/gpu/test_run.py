@@ -20,6 +20,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 import ctl
 import memory_watch
+import part_async
 import part_backends
 import part_captures
 import part_contexts
@@ -951,6 +952,34 @@ class Spill(WithOut):
         self.assertAlmostEqual(values["managed in the host: time of spilled over its time"], 0.8)
         self.assertAlmostEqual(
             values["managed in the host: light step of 140.0 ms, share"], 140 / 150)
+
+
+class Async(WithOut):
+    STATUS = {"devices": [{"stream_allocs": 7}, {"stream_allocs": 3}],
+              "async": {"left": [{"name": "capture", "count": 0}, {"name": "created-context", "count": 2}]}}
+
+    def play(self, line, status):
+        """The names of the rows that failed, and the values of all."""
+        program = mock.MagicMock()
+        program.__enter__.return_value.line.return_value = line
+        program.__enter__.return_value.ask.return_value = status
+        with mock.patch.object(part_async.part_sleep, "Program", return_value=program):
+            part_async.check(self.results, self.out, "static", programs.Config("split", pathlib.Path("lib")))
+        rows = results.load(self.out, ["streams"])
+        return [row["name"] for row in rows if row["ok"] is False], [row["value"] for row in rows]
+
+    def test_allocations_that_the_pool_serves_pass(self):
+        self.assertEqual(self.play("allocations=10 wrong=0", self.STATUS)[0], [])
+
+    def test_allocations_that_are_left_to_the_driver_fail_and_say_why(self):
+        bad, values = self.play("allocations=12 wrong=0", self.STATUS)
+        self.assertEqual((bad, values[1]), (["split, static runtime: the pool serves all allocations"],
+                                            "10 served, 2 left: created-context"))
+        self.assertEqual(self.play("allocations=10 wrong=0", {"error": "no control socket"})[1][3], "0 served")
+
+    def test_wrong_content_and_a_program_that_ended_early_fail(self):
+        self.assertEqual(self.play("allocations=10 wrong=1", self.STATUS)[0], ["split, static runtime: the content is right"])
+        self.assertEqual(len(self.play("", self.STATUS)[0]), 3)
 
 
 if __name__ == "__main__":

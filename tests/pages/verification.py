@@ -37,6 +37,7 @@ PARTS = {
     "host": "pinned memory, allocated and registered",
     "sleep": "processes that sleep and wake, and that take turns on a device",
     "spill": "device memory that moves to the host instead of an out-of-memory",
+    "async": "allocations in stream order that the pool serves",
     "debug": "writes after a free and around blocks",
     "documents": "the examples of four libraries' documents",
     "backends": "managed and stream-ordered memory",
