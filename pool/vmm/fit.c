@@ -12,6 +12,7 @@ struct placement {
 	struct gp_block *first;
 	bool is_downwards; /* then `first` has the highest address */
 	uint64_t missing;  /* bytes */
+	uint64_t rest;     /* free addresses on the side of it that has fewer of them, at most the size of the block */
 	uint64_t left;     /* bytes of its last gap that stay a gap; UINT64_MAX if it ends in a free block */
 };
 
@@ -34,25 +35,47 @@ static uint64_t part_of_gap(const struct gp_block *gap, uint64_t lacking, uint64
 	return gp_min(gap->size, gp_round_up(lacking, granule));
 }
 
+/* Returns how many bytes of free blocks and gaps are in a row from b on, or max if there are more. */
+static uint64_t free_from(const struct gp_pool *pool, const struct gp_block *b, bool is_downwards, uint64_t max)
+{
+	uint64_t n = 0;
+
+	for (; n < max && (gp_block_is_unmapped(b) || is_free(pool, b)); b = next_of(b, is_downwards))
+		n += b->size;
+	return gp_min(n, max);
+}
+
+static bool is_better(const struct placement *a, const struct placement *b)
+{
+	if (a->missing != b->missing)
+		return a->missing < b->missing;
+	return a->rest != b->rest ? a->rest < b->rest : a->left < b->left;
+}
+
 static void consider(
 	const struct gp_pool *pool, struct placement *best, struct gp_block *first, bool is_downwards, uint64_t size)
 {
-	uint64_t granule = pool->options.granule, lacking = size, missing = 0, left, n;
+	struct placement found = {.first = first, .is_downwards = is_downwards};
+	uint64_t granule = pool->options.granule, lacking = size, n;
 	const struct gp_block *b;
 
 	for (b = first; gp_block_is_unmapped(b) || is_free(pool, b); b = next_of(b, is_downwards)) {
 		n = b->size;
-		left = UINT64_MAX;
+		found.left = UINT64_MAX;
 		if (gp_block_is_unmapped(b)) {
 			n = part_of_gap(b, lacking, granule);
-			missing += n;
-			left = b->size - n;
+			found.missing += n;
+			found.left = b->size - n;
 		}
-		if (missing > best->missing)
+		if (found.missing > best->missing)
 			return;
 		if (n >= lacking) {
-			if (missing < best->missing || left < best->left)
-				*best = (struct placement){first, is_downwards, missing, left};
+			found.rest = free_from(pool, next_of(b, is_downwards), is_downwards, size);
+			found.rest = gp_min(found.rest + b->size - gp_min(n, lacking), size);
+			found.rest =
+				gp_min(found.rest, free_from(pool, next_of(first, !is_downwards), !is_downwards, size));
+			if (is_better(&found, best))
+				*best = found;
 			return;
 		}
 		lacking -= n;
@@ -61,7 +84,9 @@ static void consider(
 
 /*
  * Returns the placement that lacks the least memory. Each contains a gap; otherwise the block would have been served.
- * Of several it returns the one that leaves the least of its last gap, so that large gaps stay whole.
+ * Of several it returns one that leaves the least between itself and a block in use, since that would serve small
+ * blocks only and keep a chunk from moving; and then the one that leaves the least of its last gap, so that large gaps
+ * stay whole.
  */
 static struct placement find_placement_locked(const struct gp_pool *pool, const struct gp_arena *arena, uint64_t size)
 {

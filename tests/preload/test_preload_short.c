@@ -149,7 +149,7 @@ static const struct program {
 	{"sieve", {NULL, NULL, "fragmented", NULL}, "vmm"},
 	{"sieve-odd", {NULL, NULL, "fragmented", "fragmented"}, NULL},
 	{"small-survivors", {NULL, NULL, "fragmented", "fragmented"}, NULL},
-	{"training", {"rounded", "rounded", "fragmented", "fragmented"}, .is_close = true},
+	{"training", {"rounded", "rounded", "fragmented", "limited"}, .is_close = true},
 	{"growing-inputs", {"rounded", "rounded", "fragmented", "limited"}, NULL},
 	{"doubling", {"limited", "limited", "limited", "limited"}, NULL},
 	{"mixed", {"rounded", "rounded", "fragmented", "limited"}, NULL},

@@ -146,6 +146,22 @@ START_TEST(a_block_is_placed_where_it_leaves_the_smallest_gap)
 }
 END_TEST
 
+/* A gap of 20 MiB lies between free blocks of 6 and 10 MiB. A block of 30 MiB would fit into the gap and the latter. */
+START_TEST(a_block_is_placed_beside_a_block_in_use_if_a_rest_would_lie_between_them)
+{
+	static const uint64_t sizes[] = {2 * GP_MIB, 6 * GP_MIB, 20 * GP_MIB, 10 * GP_MIB};
+
+	for (int i = 0; i < 4; i++)
+		blocks[i] = fixture_alloc(sizes[i]);
+	for (int i = 1; i < 4; i++)
+		fixture_free_as(blocks[i], GP_FREE_SYNCED);
+	ck_assert_uint_eq(gp_pool_trim(fixture_pool(), 20 * GP_MIB), 20 * GP_MIB);
+	ck_assert_uint_eq(fixture_stats().total_bytes, 18 * GP_MIB);
+	ck_assert_uint_eq(fixture_alloc(30 * GP_MIB), blocks[1]);
+	ck_assert_uint_eq(fixture_stats().total_bytes, 38 * GP_MIB);
+}
+END_TEST
+
 START_TEST(vmm_does_not_move_chunks_that_the_gpu_may_still_use)
 {
 	for (int i = 0; i < N_BLOCKS; i++)
@@ -682,6 +698,7 @@ int main(void)
 	tcase_add_test(tc, vmm_grows_instead_of_moving_chunks_in_every_round_of_a_loop);
 	ADD_ROWS(tc, replacements, a_free_chunk_that_is_too_large_goes_back_for_a_new_one);
 	tcase_add_loop_test(tc, a_block_is_placed_where_it_leaves_the_smallest_gap, 0, 2);
+	tcase_add_test(tc, a_block_is_placed_beside_a_block_in_use_if_a_rest_would_lie_between_them);
 	tcase_add_loop_test(
 		tc, an_error_while_vmm_assembles_a_block_loses_no_memory, 0, sizeof(failures) / sizeof(*failures));
 	tcase_add_test(tc, a_chunk_that_cannot_be_unmapped_does_not_keep_others_from_being_released);
