@@ -89,13 +89,13 @@
 /*
  * Waits for freed memory before split and vmm exceed their peak, until the peak has risen. Only completed memory can be
  * given back or moved. The real free waits each time, so a few waits while a program finds its size cost next to
- * nothing. Held by graphs, vmm: +19 and 0 %; adversary, vmm: -3 and +1 %.
+ * nothing. Held by graphs, vmm: +11 and 0 %; adversary, vmm: -3 and +1 %.
  */
 #define GP_PEAK_WAITS_MAX 8
 
 /*
  * Share by which the peak must rise before these waits are counted anew.
- * Held by adversary, vmm: +2 and 0 %; graphs, vmm: +3 and 0 %.
+ * Held by graphs, vmm: +9 and 0 %.
  */
 #define GP_PEAK_SHARE 16
 
@@ -113,20 +113,21 @@
  */
 
 /*
- * Notes that a growing program may make before further ones count as a loop. Held by adversary, vmm: +4 and -6 %, and
- * 16 % more driver calls with twice.
+ * Notes that a growing program may make before further ones count as a loop. Held by adversary, vmm: +3 and -5 %, and
+ * 6 % more driver calls with twice.
  */
 #define GP_THRASH_EXPECTED 160
 
 /*
  * Share by which use must rise to count as growth, so that a loop may leak.
- * Held by elements, vmm: 0 and +3 %; test_thrash.c, notes_are_dropped_once_use_has_risen_by_more_than_a_sixteenth.
+ * Held by elements, vmm: 0 and +3 %; adversary, vmm: +2 and -1 %; test_thrash.c,
+ * notes_are_dropped_once_use_has_risen_by_more_than_a_sixteenth.
  */
 #define GP_THRASH_GROWTH_SHARE 16
 
 /*
  * Share: differences in use below this count as none, so that a request of a loop that leaks is known again.
- * Held by graphs, vmm: +5 and 0 %; test_growth.c, few_random_loops_call_the_driver_after_the_third_round.
+ * Held by adversary, vmm: 0 and +2 %; test_growth.c, few_random_loops_call_the_driver_after_the_third_round.
  */
 #define GP_THRASH_USE_STEPS 1024
 
@@ -137,8 +138,8 @@
 /*
  * Thousandths of the peak of use by which the pool may exceed it before memory is moved. Each request for which memory
  * was moved adds 1, up to the maximum. Each such request beyond GP_THRASH_EXPECTED adds GP_MOVE_SLACK_STEP.
- * Held by graphs, vmm: +6 and +3 % (first), +6 and 0 % (maximum); elements, vmm: 0 and +3 % (first); transformer, vmm:
- * -1 and +1 % (first); adversary, vmm: -6 and +5 % (step); test_arena.c,
+ * Held by elements, vmm: 0 and +3 % (first); gpt, vmm: 0 and +2 % (first); transformer, vmm: 8 % more driver calls with
+ * half (maximum); adversary, vmm: -5 and +3 % (step); test_arena.c,
  * vmm_grows_instead_of_moving_chunks_in_every_round_of_a_loop.
  */
 #define GP_MOVE_SLACK      27
@@ -147,8 +148,8 @@
 
 /*
  * Bytes, and a share of the request: the larger of both limits a new chunk. A chunk is as large as its gap, but not so
- * large that it is never free as a whole. Held by graphs, vmm: -1 and +3 % (bytes), +1 and +5 % (share);
- * conv, vmm: 39 % more driver calls with half the bytes.
+ * large that it is never free as a whole. Held by graphs, vmm: +1 and +2 % (bytes), +5 and +3 % (share);
+ * conv, vmm: 42 % more driver calls with half the bytes.
  */
 #define GP_CHUNK_MAX   (20 * GP_MIB)
 #define GP_CHUNK_SHARE 12
@@ -191,8 +192,8 @@
 /*
  * Share of the pool, and bytes: up to the larger of both, pending blocks hardly affect where the next block is cut, so
  * the fences are not polled first. Poor cuts cost far more memory than a poll costs time.
- * Held by gpt, split: +8 and 0 % (share); elements, vmm: +3 and 0 % (share), +12 and +5 % (bytes);
- * test_poll_before_reuse.c.
+ * Held by gpt, split: +8 and 0 % (share); elements, vmm: +3 and 0 % (share), +12 and +5 % (bytes); graphs,
+ * vmm: +6 and +4 % (share); test_poll_before_reuse.c.
  */
 #define GP_UNPOLLED_SHARE 64
 #define GP_UNPOLLED_MIN   (2 * GP_MIB)
@@ -206,7 +207,7 @@
 /*
  * One stream: the pool grows until this many blocks of the size can take turns, up to a minimum of bytes or a share of
  * the used memory. Then a GPU wait is made, for which the GPU stops for 0.9 us.
- * Held by test_reuse.c, a_second_block_is_allocated_before_a_gpu_wait_stalls_the_gpu; graphs, vmm: +10 and 0 % (share);
+ * Held by test_reuse.c, a_second_block_is_allocated_before_a_gpu_wait_stalls_the_gpu; graphs, vmm: +2 and 0 % (share);
  * adversary, binned: 0 and +2 % (minimum).
  */
 #define GP_SERIAL_TURNS         2
