@@ -22,6 +22,15 @@ typedef struct CUuuid_st {
 	char bytes[16];
 } CUuuid;
 
+/* The id of the driver's interface for the CUDA runtime, and what the simulator has of it. */
+#define SIM_RUNTIME_INTERFACE "\x6b\xd5\xfb\x6c\x5b\xf4\xe7\x4a\x89\x87\xd9\x39\x12\xfd\x9d\xf9"
+struct sim_runtime_interface {
+	size_t bytes;
+	void *unknown;
+	CUresult (*primary_handle)(CUcontext *ctx, CUdevice device);
+	CUresult (*primary_retain)(CUcontext *ctx, CUdevice device);
+};
+
 /* CUcheckpointLockArgs */
 struct sim_lock_args {
 	unsigned timeout_ms, reserved0;

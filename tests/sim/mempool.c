@@ -248,17 +248,46 @@ CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice ordinal)
 	return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceSetMemPool(CUdevice ordinal, CUmemoryPool handle)
+static CUresult set_current(CUdevice ordinal, CUmemoryPool handle)
 {
 	struct sim_pool *pool = pool_of(handle);
 	struct sim_device *device;
 
-	SIM_BEGIN(cuDeviceSetMemPool);
 	SIM_TRY(sim_device_of(ordinal, &device));
 	if (!pool || pool->device != device)
 		return CUDA_ERROR_INVALID_VALUE;
 	device->current_pool = pool;
 	return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceSetMemPool(CUdevice ordinal, CUmemoryPool handle)
+{
+	SIM_BEGIN(cuDeviceSetMemPool);
+	return set_current(ordinal, handle);
+}
+
+static bool is_of_device(const CUmemLocation *location, int type)
+{
+	return location && location->type == CU_MEM_LOCATION_TYPE_DEVICE && type == CU_MEM_ALLOCATION_TYPE_PINNED;
+}
+
+/* The simulator has only pools of device memory. */
+CUresult cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, int type)
+{
+	struct sim_device *device;
+
+	SIM_BEGIN(cuMemGetMemPool);
+	if (!pool || !is_of_device(location, type))
+		return CUDA_ERROR_INVALID_VALUE;
+	SIM_TRY(sim_device_of(location->id, &device));
+	*pool = (CUmemoryPool)device->current_pool;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemSetMemPool(CUmemLocation *location, int type, CUmemoryPool handle)
+{
+	SIM_BEGIN(cuMemSetMemPool);
+	return is_of_device(location, type) ? set_current(location->id, handle) : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuMemPoolCreate(CUmemoryPool *handle, const CUmemPoolProps *props)

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "sim.h"
+#include "ctx.h"
 
 const struct sim_fn_row sim_fns[SIM_N_FNS] = {
 #define SIM_FN(name, public, version, ns, params) {#name, #public, version, false, ns, (void *)name},
@@ -99,8 +99,44 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int version, uint64
 	return CUDA_SUCCESS;
 }
 
+/*
+ * The interface of the CUDA runtime. The runtime asks it for the handle of each device's primary context before it
+ * retains the context. A lookup sees neither these calls nor what they do.
+ */
+static CUresult primary_handle(CUcontext *ctx, CUdevice ordinal)
+{
+	struct sim_device *device;
+
+	SIM_TRY(sim_device_of(ordinal, &device));
+	*ctx = (CUcontext)device->primary;
+	return CUDA_SUCCESS;
+}
+
+/* No slot of the real interface. It stands for a driver that creates the context by a way of its own. */
+static CUresult primary_retain(CUcontext *ctx, CUdevice ordinal)
+{
+	struct sim_device *device;
+
+	SIM_TRY(sim_device_of(ordinal, &device));
+	SIM_TRY(sim_primary_retain(device->primary));
+	*ctx = (CUcontext)device->primary;
+	return CUDA_SUCCESS;
+}
+
 CUresult cuGetExportTable(const void **table, const CUuuid *id)
 {
+	static const CUuuid runtime_id = {SIM_RUNTIME_INTERFACE};
+	static const struct sim_runtime_interface runtime_interface = {
+		.bytes = sizeof(runtime_interface),
+		.primary_handle = primary_handle,
+		.primary_retain = primary_retain,
+	};
+
 	SIM_BEGIN(cuGetExportTable);
-	return table && id ? CUDA_ERROR_NOT_FOUND : CUDA_ERROR_INVALID_VALUE;
+	if (!table || !id)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (memcmp(id, &runtime_id, sizeof(*id)) != 0)
+		return CUDA_ERROR_NOT_FOUND;
+	*table = &runtime_interface;
+	return CUDA_SUCCESS;
 }

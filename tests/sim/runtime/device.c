@@ -23,6 +23,13 @@ static __thread int chosen;                       /* the device of the last cuda
 static __thread bool is_choice_due;               /* no call has made its context current yet */
 enum { IS_CHOICE_LAZY = RT_VERSION < 12000 };
 
+/*
+ * When the runtime retains a primary context (SIMGPU_RUNTIME_RETAINS): before it makes the context current; after that;
+ * or by the driver's own means, which no lookup sees. The runtime has the handle before it retains the context.
+ */
+static enum { RETAINS_FIRST, RETAINS_LATE, RETAINS_UNSEEN } retains;
+static const struct sim_runtime_interface *interface;
+
 static const struct {
 	size_t offset;
 	const char *symbol;
@@ -41,6 +48,26 @@ static void *look_up(lookup_fn lookup, const char *symbol, int version, unsigned
 	void *found = NULL;
 
 	return lookup(symbol, &found, version, flags, NULL) ? NULL : found;
+}
+
+/* Asks for the handle of each device's primary context, as the real runtime does. */
+static void find_interface(void)
+{
+	static const CUuuid id = {SIM_RUNTIME_INTERFACE};
+	const char *setting = getenv("SIMGPU_RUNTIME_RETAINS");
+	const void *table = NULL;
+	CUcontext handle;
+	int count = 0;
+
+	if (!rt_driver.cuGetExportTable || rt_driver.cuGetExportTable(&table, &id))
+		return;
+	interface = table;
+	for (int i = 0; !rt_driver.cuDeviceGetCount(&count) && i < count; i++)
+		(void)interface->primary_handle(&handle, i);
+	if (setting && !strcmp(setting, "late"))
+		retains = RETAINS_LATE;
+	else if (setting && !strcmp(setting, "unseen"))
+		retains = RETAINS_UNSEEN;
 }
 
 /*
@@ -69,12 +96,41 @@ static void load(void)
 		memcpy((char *)&rt_driver + wanted[i].offset, &found, sizeof(found));
 	}
 	load_result = rt_driver.cuInit(0);
+	if (!load_result)
+		find_interface();
 }
 
 cudaError_t rt_enter_without_context(void)
 {
 	pthread_once(&once, load);
 	return load_result;
+}
+
+/* Makes the context current for the retain. */
+static CUresult retain_late(CUcontext *ctx, int device)
+{
+	CUcontext before = NULL;
+	CUresult result = interface->primary_handle(ctx, device);
+
+	if (!result)
+		result = rt_driver.cuCtxGetCurrent(&before);
+	if (!result)
+		result = rt_driver.cuCtxSetCurrent(*ctx);
+	if (!result)
+		result = rt_driver.cuDevicePrimaryCtxRetain(ctx, device);
+	return result ? result : rt_driver.cuCtxSetCurrent(before);
+}
+
+static CUresult retain(CUcontext *ctx, int device)
+{
+	switch (retains) {
+	case RETAINS_LATE:
+		return retain_late(ctx, device);
+	case RETAINS_UNSEEN:
+		return interface->primary_retain(ctx, device);
+	default:
+		return rt_driver.cuDevicePrimaryCtxRetain(ctx, device);
+	}
 }
 
 cudaError_t rt_primary(int device, CUcontext *ctx)
@@ -86,7 +142,7 @@ cudaError_t rt_primary(int device, CUcontext *ctx)
 	pthread_mutex_lock(&lock);
 	*ctx = primaries[device];
 	if (!*ctx)
-		error = rt_driver.cuDevicePrimaryCtxRetain(ctx, device);
+		error = retain(ctx, device);
 	if (!error)
 		primaries[device] = *ctx;
 	pthread_mutex_unlock(&lock);

@@ -111,6 +111,18 @@ cudaError_t cudaMallocAsync_ptsz(void **ptr, size_t bytes, cudaStream_t stream)
 	ALLOC(ptr, bytes, cuMemAllocAsync_ptsz, (CUdeviceptr *)ptr, bytes, stream);
 }
 
+cudaError_t cudaMallocFromPoolAsync(void **ptr, size_t bytes, cudaMemPool_t pool, cudaStream_t stream)
+{
+	ALLOC(ptr, bytes, cuMemAllocFromPoolAsync, (CUdeviceptr *)ptr, bytes, pool, stream);
+}
+
+cudaError_t cudaMallocFromPoolAsync_ptsz(void **ptr, size_t bytes, cudaMemPool_t pool, cudaStream_t stream)
+	__attribute__((visibility(RT_VISIBILITY)));
+cudaError_t cudaMallocFromPoolAsync_ptsz(void **ptr, size_t bytes, cudaMemPool_t pool, cudaStream_t stream)
+{
+	ALLOC(ptr, bytes, cuMemAllocFromPoolAsync_ptsz, (CUdeviceptr *)ptr, bytes, pool, stream);
+}
+
 cudaError_t cudaFreeAsync(void *ptr, cudaStream_t stream)
 {
 	return ptr ? RT_CALL(cuMemFreeAsync, address(ptr), stream) : rt_done(rt_enter());
@@ -121,6 +133,23 @@ RT_PER_THREAD(cudaFreeAsync_ptsz, (void *ptr, cudaStream_t stream), cuMemFreeAsy
 cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t *pool, int device)
 {
 	return RT_CALL(cuDeviceGetDefaultMemPool, pool, device);
+}
+
+#if RT_VERSION >= 13000
+cudaError_t cudaMemSetMemPool(CUmemLocation *location, int type, cudaMemPool_t pool)
+{
+	return RT_CALL(cuMemSetMemPool, location, type, pool);
+}
+#endif
+
+cudaError_t cudaMemPoolCreate(cudaMemPool_t *pool, const CUmemPoolProps *properties)
+{
+	return RT_CALL(cuMemPoolCreate, pool, properties);
+}
+
+cudaError_t cudaMemPoolDestroy(cudaMemPool_t pool)
+{
+	return RT_CALL(cuMemPoolDestroy, pool);
 }
 
 cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, size_t keep_bytes)
