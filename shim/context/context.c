@@ -194,8 +194,6 @@ static struct gp_context *make(CUcontext handle)
 	context->id = id;
 	context->device = gp_device_get(device);
 	context->is_primary = gp_context_primary(device) == handle;
-	if (context->is_primary)
-		gp_context_turned_out_primary(handle);
 	atomic_init(&context->export_result, GP_EXPORT_UNTRIED);
 	atomic_init(&context->users, 1);
 	atomic_init(&context->refs, 1);

@@ -18,9 +18,13 @@ static struct {
 static unsigned n_seen;
 static _Atomic(CUcontext) last_seen;
 _Atomic bool gp_contexts_have_ended, gp_contexts_are_created;
-static _Atomic(CUcontext) primaries[GP_DEVICES_MAX]; /* that the program has obtained; a reset keeps the handle */
-static CUcontext first_created;                      /* the first context that counted as created, and still does */
-static bool are_several_created;
+static _Atomic(CUcontext) primaries[GP_DEVICES_MAX]; /* that are known; a reset keeps the handle */
+static struct {
+	CUcontext handle;
+	bool is_asked_for;       /* the driver was asked whether the context is primary after all */
+} created[GP_CONTEXTS_SEEN_MAX]; /* contexts that count as created, under the lock */
+static unsigned n_created;
+static bool are_more_created; /* than the table holds */
 
 /* Returns n_seen if the handle is unknown. */
 static unsigned find_locked(CUcontext handle)
@@ -47,25 +51,71 @@ static unsigned note(CUcontext handle)
 	return n;
 }
 
+static unsigned find_created_locked(CUcontext handle)
+{
+	unsigned i = 0;
+
+	while (i < n_created && created[i].handle != handle)
+		i++;
+	return i;
+}
+
 static void count_created(CUcontext handle)
 {
 	gp_rwlock_lock(&lock);
-	are_several_created |= first_created && first_created != handle;
-	first_created = first_created ? first_created : handle;
+	if (find_created_locked(handle) == n_created) {
+		are_more_created |= n_created == GP_CONTEXTS_SEEN_MAX;
+		if (n_created < GP_CONTEXTS_SEEN_MAX)
+			created[n_created++] = (__typeof__(*created)){handle, false};
+	}
 	atomic_store(&gp_contexts_are_created, true);
 	gp_rwlock_unlock(&lock);
 }
 
 void gp_context_turned_out_primary(CUcontext handle)
 {
+	unsigned i;
+
 	if (gp_likely(!atomic_load_explicit(&gp_contexts_are_created, memory_order_relaxed)))
 		return;
 	gp_rwlock_lock(&lock);
-	if (first_created == handle && !are_several_created) {
-		first_created = NULL;
-		atomic_store(&gp_contexts_are_created, false);
+	i = find_created_locked(handle);
+	if (i < n_created)
+		created[i] = created[--n_created];
+	atomic_store(&gp_contexts_are_created, n_created || are_more_created);
+	gp_rwlock_unlock(&lock);
+}
+
+/* Finds a context that counts as created, and about which the driver was not asked. */
+static bool find_unasked(CUcontext *ret_handle)
+{
+	bool is_found = false;
+
+	gp_rwlock_lock(&lock);
+	for (unsigned i = 0; i < n_created && !is_found; i++) {
+		is_found = !created[i].is_asked_for;
+		created[i].is_asked_for = true;
+		*ret_handle = created[i].handle;
 	}
 	gp_rwlock_unlock(&lock);
+	return is_found;
+}
+
+bool gp_context_settle_created(void)
+{
+	bool is_any_asked = false;
+	CUcontext handle;
+	int n = 0;
+
+	if (gp_real.cuDeviceGetCount(&n))
+		return false;
+	while (find_unasked(&handle)) {
+		is_any_asked = true;
+		for (CUdevice device = 0; device < n && device < GP_DEVICES_MAX; device++)
+			if (gp_context_primary(device) == handle)
+				gp_context_turned_out_primary(handle);
+	}
+	return is_any_asked;
 }
 
 void gp_context_seen(CUcontext handle)
@@ -164,6 +214,9 @@ CUcontext gp_context_primary(CUdevice device)
 	if (gp_real.cuDevicePrimaryCtxRetain(&primary, device))
 		return NULL;
 	(void)gp_real.cuDevicePrimaryCtxRelease(device);
+	if (device >= 0 && device < GP_DEVICES_MAX)
+		atomic_store(&primaries[device], primary);
+	gp_context_turned_out_primary(primary);
 	return primary;
 }
 

@@ -22,6 +22,12 @@ void gp_context_seen_primary(CUcontext handle, CUdevice device);
  */
 void gp_context_turned_out_primary(CUcontext handle);
 
+/*
+ * Asks the driver, once for each context that counts as created, whether it is a primary one. Returns true if there was
+ * such a context, so that gp_contexts_are_created may be false now.
+ */
+bool gp_context_settle_created(void);
+
 /* Forgets the handle of a context that has ended. A primary context's handle stays known as such. */
 void gp_context_forget(CUcontext handle);
 
@@ -37,7 +43,7 @@ extern _Atomic bool gp_contexts_have_ended;
 /* True if there has been a context. */
 bool gp_context_were_any(void);
 
-/* Return the primary context that the program has obtained for a device, or NULL; and whether a handle is one. */
+/* Return the primary context of a device, or NULL if it is not known; and whether a handle is known to be one. */
 CUcontext gp_context_seen_as_primary(CUdevice device);
 bool gp_context_is_seen_primary(CUcontext handle);
 
