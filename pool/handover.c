@@ -19,6 +19,7 @@ struct gp_claim_token gp_pool_hand_out_locked(
 	serial = atomic_fetch_add_explicit(&pool->options.map->serial, 1, memory_order_relaxed) + 1;
 	if (request->stream) {
 		block->flags |= GP_BLOCK_STREAM;
+		stats->stream_allocs++;
 		stats->stream_bytes += block->size;
 		pool->stream_high_bytes = gp_max(pool->stream_high_bytes, stats->stream_bytes);
 	}

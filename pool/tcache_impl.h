@@ -53,6 +53,11 @@ struct gp_streamed {
 	uint64_t size;   /* of the request that it served, rounded to GP_ALIGN */
 };
 
+/* Serial numbers of a thread cache: the last used, the last obtained, and how many in all. */
+struct gp_serials {
+	uint64_t next, end, n;
+};
+
 struct gp_tcache {
 	struct gp_cache cache; /* first, since every call takes its lock */
 	struct gp_pool *pool;
@@ -64,7 +69,7 @@ struct gp_tcache {
 	unsigned n_uncovered;   /* blocks freed since then */
 	unsigned n_refused;     /* blocks refused for lack of room since the last flush */
 	uint64_t requested;     /* bytes requested in hand-outs from here, minus what the pool accounts for; wraps */
-	uint64_t next_serial, end_serial, n_serials; /* serial numbers: last used, last obtained, and how many in all */
+	struct gp_serials serials, stream_serials; /* of hand-outs; those in stream order have their own, as a count */
 	unsigned n_large;
 	struct gp_large large[GP_TCACHE_LARGE]; /* in the order of their frees: tcache_large.c */
 	unsigned n_streamed;
@@ -188,29 +193,45 @@ static inline void gp_tcache_remember(
 	};
 }
 
-static inline uint64_t gp_tcache_new_serial(struct gp_tcache *tc)
+static inline uint64_t gp_tcache_new_serial(struct gp_tcache *tc, struct gp_serials *serials)
 {
-	if (gp_unlikely(tc->next_serial == tc->end_serial)) {
-		tc->next_serial = atomic_fetch_add_explicit(
+	if (gp_unlikely(serials->next == serials->end)) {
+		serials->next = atomic_fetch_add_explicit(
 			&tc->pool->options.map->serial, GP_TCACHE_SERIALS, memory_order_relaxed);
-		tc->end_serial = tc->next_serial + GP_TCACHE_SERIALS;
-		tc->n_serials += GP_TCACHE_SERIALS;
+		serials->end = serials->next + GP_TCACHE_SERIALS;
+		serials->n += GP_TCACHE_SERIALS;
 	}
-	return ++tc->next_serial;
+	return ++serials->next;
 }
 
-/* Returns the number of blocks handed out from here: each has a serial number. */
-static inline uint64_t gp_tcache_hits(const struct gp_tcache *tc)
+/* Returns the number of blocks handed out with these numbers: each has one. */
+static inline uint64_t gp_serials_used(const struct gp_serials *serials)
 {
-	return tc->n_serials - (tc->end_serial - tc->next_serial);
+	return serials->n - (serials->end - serials->next);
 }
 
-/* Hands out a block that was taken from the cache. */
+/* Adds the blocks handed out from here to counters of the pool. */
+static inline void gp_tcache_add_hits(const struct gp_tcache *tc, struct gp_stats *stats)
+{
+	uint64_t streamed = gp_serials_used(&tc->stream_serials);
+
+	stats->hits += gp_serials_used(&tc->serials) + streamed;
+	stats->steps[GP_STEP_cache].count += gp_serials_used(&tc->serials) + streamed;
+	stats->stream_allocs += streamed;
+}
+
+/* Hands out a block that was taken from the cache. serials: of the cache. */
+static inline struct gp_claim_token gp_tcache_hand_out_as(
+	struct gp_tcache *tc, struct gp_block *block, uint64_t bytes, uint32_t module, struct gp_serials *serials)
+{
+	tc->requested += bytes;
+	return gp_block_hand_out(block, bytes, module, gp_tcache_new_serial(tc, serials));
+}
+
 static inline struct gp_claim_token gp_tcache_hand_out(
 	struct gp_tcache *tc, struct gp_block *block, uint64_t bytes, uint32_t module)
 {
-	tc->requested += bytes;
-	return gp_block_hand_out(block, bytes, module, gp_tcache_new_serial(tc));
+	return gp_tcache_hand_out_as(tc, block, bytes, module, &tc->serials);
 }
 
 /*

@@ -125,8 +125,7 @@ static void tcache_count_locked(struct gp_cache *cache, struct gp_stats *stats)
 {
 	struct gp_tcache *tc = tcache_of(cache);
 
-	stats->hits += gp_tcache_hits(tc);
-	stats->steps[GP_STEP_cache].count += gp_tcache_hits(tc);
+	gp_tcache_add_hits(tc, stats);
 	stats->requested_bytes += tc->requested;
 	stats->used_bytes -= gp_tcache_bytes(tc) + gp_tcache_large_bytes(tc);
 	count_streamed(tc, stats);
@@ -221,8 +220,7 @@ void gp_tcache_free(struct gp_tcache *tc)
 	gp_ownlock_enter(&tc->cache.lock);
 	if (!gp_flag_is_set(&pool->dead))
 		(void)flush_locked(tc, &unused);
-	pool->stats.hits += gp_tcache_hits(tc);
-	pool->stats.steps[GP_STEP_cache].count += gp_tcache_hits(tc);
+	gp_tcache_add_hits(tc, &pool->stats);
 	pool->stats.requested_bytes += tc->requested;
 	gp_ownlock_leave(&tc->cache.lock);
 	gp_cache_unregister_locked(pool, &tc->cache);

@@ -69,7 +69,7 @@ uint64_t gp_tcache_take_on(struct gp_tcache *tc, uint64_t bytes, uint64_t stream
 		gp_ownlock_leave(&tc->cache.lock);
 		return 0;
 	}
-	token = gp_tcache_hand_out(tc, b, bytes, module);
+	token = gp_tcache_hand_out_as(tc, b, bytes, module, &tc->stream_serials);
 	gp_ownlock_leave(&tc->cache.lock);
 	gp_tcache_remember(tc, &token, key_of(token.addr), size);
 	return token.addr;

@@ -18,6 +18,7 @@
 #include "pool/pool_query.h"
 #include "region_answer.h"
 #include "sleep_answer.h"
+#include "shim/backend/async_left.h"
 #include "shim/backend/backend_supply.h"
 #include "shim/backend/deep.h"
 #include "shim/backend/sleep.h"
@@ -190,6 +191,7 @@ static int answer_status(int argc, char **argv, struct gp_json *out)
 	gp_json_string(out, "bypass", gp_slow_path_is_any(GP_SLOW_PATH_BYPASS) ? "the driver has shut down" : NULL);
 	gp_sleep_write_status(out);
 	write_spill(out);
+	gp_async_left_write(out);
 	gp_frameworks_write(out);
 	gp_debug_write_status(out);
 	gp_json_array_begin(out, "devices");

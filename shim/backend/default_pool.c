@@ -6,16 +6,38 @@
 #include "pool/pool_control.h"
 #include "shim/driver/driver_table.h"
 
-/* Asks the driver for the default pool, and whether the program had chosen another one before. NULL if it has none. */
+static _Atomic uint64_t n_questions;
+static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF);
+static uint64_t newest[GP_DEVICES_MAX]; /* the question whose answer is noted */
+
+/*
+ * Asks the driver whether the program has replaced the device's current pool. Several threads may change it at a time.
+ * The last question is asked after the last change, so its answer stays. Returns false if the driver does not answer.
+ */
+static bool ask_current(struct gp_device *device, CUmemoryPool pool)
+{
+	uint64_t question = atomic_fetch_add(&n_questions, 1) + 1;
+	CUmemoryPool current = NULL;
+	bool is_answered = !gp_real.cuDeviceGetMemPool(&current, device->index);
+	bool is_replaced = !is_answered || current != pool;
+
+	gp_mutex_lock(&lock);
+	if (question > newest[device->index]) {
+		newest[device->index] = question;
+		atomic_store(&device->is_default_pool_replaced, is_replaced);
+	}
+	gp_mutex_unlock(&lock);
+	return is_answered;
+}
+
+/* Asks the driver for the default pool and the current pool. Returns the default pool, or NULL if it has none. */
 static CUmemoryPool learn(struct gp_device *device)
 {
-	CUmemoryPool pool = NULL, current = NULL;
+	CUmemoryPool pool = NULL;
 
 	if (!gp_real.cuDeviceGetDefaultMemPool || !gp_real.cuDeviceGetMemPool ||
-		gp_real.cuDeviceGetDefaultMemPool(&pool, device->index) || !pool)
+		gp_real.cuDeviceGetDefaultMemPool(&pool, device->index) || !pool || !ask_current(device, pool))
 		return NULL;
-	if (gp_real.cuDeviceGetMemPool(&current, device->index) || current != pool)
-		atomic_store(&device->is_default_pool_replaced, true);
 	atomic_store_explicit(&device->default_pool, pool, memory_order_release);
 	return pool;
 }
@@ -27,14 +49,19 @@ static CUmemoryPool find(struct gp_device *device)
 	return gp_likely(pool != NULL) ? pool : learn(device);
 }
 
-bool gp_default_pool_is_served(struct gp_device *device, CUmemoryPool pool, bool is_current)
+enum gp_async_left gp_default_pool_why_left(struct gp_device *device, CUmemoryPool pool, bool is_current)
 {
 	CUmemoryPool known = find(device);
 
-	if (gp_unlikely(!known || atomic_load_explicit(&device->is_default_pool_shared, memory_order_relaxed)))
-		return false;
-	return is_current ? !atomic_load_explicit(&device->is_default_pool_replaced, memory_order_relaxed)
-			  : known == pool;
+	if (gp_unlikely(!known))
+		return GP_ASYNC_LEFT_NO_DEFAULT_POOL;
+	if (!is_current && known != pool)
+		return GP_ASYNC_LEFT_OTHER_POOL;
+	if (gp_unlikely(atomic_load_explicit(&device->is_default_pool_shared, memory_order_relaxed)))
+		return GP_ASYNC_LEFT_POOL_ACCESS;
+	if (is_current && atomic_load_explicit(&device->is_default_pool_replaced, memory_order_relaxed))
+		return GP_ASYNC_LEFT_CURRENT_POOL;
+	return GP_ASYNC_LEFT_NONE;
 }
 
 struct gp_device *gp_default_pool_device(CUmemoryPool pool)
@@ -48,12 +75,23 @@ struct gp_device *gp_default_pool_device(CUmemoryPool pool)
 	return NULL;
 }
 
-void gp_default_pool_note_current(CUdevice index, CUmemoryPool pool)
+void gp_default_pool_note_current(CUdevice index)
 {
 	struct gp_device *device = gp_device_get(index);
 
 	if (device)
-		atomic_store(&device->is_default_pool_replaced, find(device) != pool);
+		(void)learn(device);
+}
+
+/* The default pool is current again where the destroyed one was. */
+void gp_default_pool_note_destroyed(void)
+{
+	for (int i = 0; i < GP_DEVICES_MAX; i++) {
+		struct gp_device *device = gp_device_if_used(i);
+
+		if (device && atomic_load(&device->is_default_pool_replaced))
+			(void)learn(device);
+	}
 }
 
 void gp_default_pool_note_access(CUmemoryPool pool, const CUmemAccessDesc *access, size_t n)

@@ -8,13 +8,14 @@
  * opened to other devices: memory of cuMemAlloc cannot be opened one device at a time.
  */
 
+#include "async_left.h"
 #include "shim/context/context.h"
 
 /*
- * True if gpupool serves allocations of the device in place of its default pool. is_current: the allocation is from the
- * device's current pool, which the program may have replaced. False if the driver has no pools.
+ * Returns GP_ASYNC_LEFT_NONE if gpupool serves allocations of the device in place of its default pool, or else the
+ * reason. is_current: the allocation is from the device's current pool, which the program may have replaced.
  */
-bool gp_default_pool_is_served(struct gp_device *device, CUmemoryPool pool, bool is_current);
+enum gp_async_left gp_default_pool_why_left(struct gp_device *device, CUmemoryPool pool, bool is_current);
 
 /* Returns the device's default pool, if it was asked for before; or NULL. */
 static inline CUmemoryPool gp_default_pool(const struct gp_device *device)
@@ -36,8 +37,12 @@ static inline bool gp_default_pool_is_current(const struct gp_device *device)
 /* Returns the device in use whose default pool this is, or NULL. */
 struct gp_device *gp_default_pool_device(CUmemoryPool pool);
 
-/* To be called after the program has made a pool the device's current one, or has set access to a pool. */
-void gp_default_pool_note_current(CUdevice device, CUmemoryPool pool);
+/*
+ * To be called after the program has made a pool the device's current one, has destroyed a pool, or has set access to a
+ * pool.
+ */
+void gp_default_pool_note_current(CUdevice device);
+void gp_default_pool_note_destroyed(void);
 void gp_default_pool_note_access(CUmemoryPool pool, const CUmemAccessDesc *access, size_t n);
 
 /* The counters of all pools of the device, as attributes of its default pool show them. */

@@ -62,12 +62,17 @@ bool gp_stream_decide(enum gp_stream_mode mode)
 	return atomic_compare_exchange_strong(&gp_stream_mode, &now, mode) || now == mode;
 }
 
+bool gp_stream_can_identify(void)
+{
+	return gp_real.cuStreamGetId && gp_real.cuStreamGetCtx && gp_real.cuStreamGetFlags;
+}
+
 bool gp_stream_identify(CUstream handle, bool is_per_thread, CUcontext current, struct gp_stream *ret_stream)
 {
 	struct gp_thread_streams *streams = gp_thread_ensure() ? &gp_thread_self->streams : NULL;
 	bool is_legacy = gp_stream_is_legacy(handle, is_per_thread);
 
-	if (gp_unlikely(!gp_real.cuStreamGetId || !gp_real.cuStreamGetCtx || !gp_real.cuStreamGetFlags))
+	if (gp_unlikely(!gp_stream_can_identify()))
 		return false;
 	if (streams && gp_stream_recall(streams, handle, is_per_thread, current, ret_stream))
 		return ret_stream->ctx != NULL;

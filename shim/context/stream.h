@@ -95,6 +95,9 @@ static inline bool gp_stream_recall(const struct gp_thread_streams *streams, CUs
 	       !gp_slow_path_is_any(GP_SLOW_PATH_CONTEXTS);
 }
 
+/* True if the driver has the functions with which streams are identified. */
+bool gp_stream_can_identify(void);
+
 /*
  * As gp_stream_recall, but asks the driver if necessary. Returns false if the driver does not know the handle or has no
  * numbers for streams, or if there is no current context for a default stream.

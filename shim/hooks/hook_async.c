@@ -66,15 +66,23 @@ CUresult hook_cuMemPoolCreate(CUmemoryPool *pool, const void *properties)
 	return r;
 }
 
-/* Allocations from a destroyed pool stay valid, so they stay counted. */
+/*
+ * Allocations from a destroyed pool stay valid, so they stay counted. If it was a device's current pool, the default
+ * pool becomes current.
+ */
 CUresult hook_cuMemPoolDestroy(CUmemoryPool pool)
 {
+	CUresult r;
+
 	gp_mutex_lock(&lock);
 	for (unsigned i = n_made; i-- > 0;)
 		if (made[i].pool == pool)
 			made[i] = made[--n_made];
 	gp_mutex_unlock(&lock);
-	return gp_real.cuMemPoolDestroy(pool);
+	r = gp_real.cuMemPoolDestroy(pool);
+	if (!r && gp_state.config.is_async_pooled)
+		gp_default_pool_note_destroyed();
+	return r;
 }
 
 static int device_of_default_pool(CUmemoryPool pool)
@@ -190,19 +198,37 @@ static bool find_place(struct place *place)
 	return true;
 }
 
-/* True if gpupool may serve the allocation in this context. */
-static bool serves(const struct gp_context *context, const struct async *a)
+/* Returns GP_ASYNC_LEFT_NONE if gpupool may serve the allocation in this context, or else the reason. */
+static enum gp_async_left why_left_in(const struct gp_context *context, const struct async *a)
 {
-	return !gp_context_is(context, GP_CONTEXT_DEAD | GP_CONTEXT_ENDING | GP_CONTEXT_BROKEN) &&
-	       gp_memory_serves_streams(context) && gp_default_pool_is_served(context->device, a->pool, !a->from_pool);
+	if (gp_unlikely(gp_context_is(context, GP_CONTEXT_DEAD | GP_CONTEXT_ENDING | GP_CONTEXT_BROKEN)))
+		return GP_ASYNC_LEFT_NO_CONTEXT;
+	if (gp_unlikely(!gp_memory_serves_streams(context))) {
+		if (!context->is_primary)
+			return GP_ASYNC_LEFT_NOT_PRIMARY;
+		return gp_context_backend_is(context, GP_CONFIG_BACKEND_DEVICE) ? GP_ASYNC_LEFT_CREATED_CONTEXT
+										: GP_ASYNC_LEFT_BACKEND;
+	}
+	return gp_default_pool_why_left(context->device, a->pool, !a->from_pool);
 }
 
-/* True if gpupool may serve the allocation at this place. The stream then belongs to the context. */
-static bool is_served(const struct async *a, const struct place *place, struct gp_stream *ret_stream)
+/*
+ * Returns GP_ASYNC_LEFT_NONE if gpupool may serve the allocation at this place, or else the reason. The stream then
+ * belongs to the context.
+ */
+static enum gp_async_left why_left_at(const struct async *a, const struct place *place, struct gp_stream *ret_stream)
 {
-	return serves(place->context, a) && place->current == place->context->handle &&
-	       gp_stream_identify(a->stream, a->is_per_thread, place->current, ret_stream) &&
-	       ret_stream->ctx == place->context->handle;
+	enum gp_async_left why = why_left_in(place->context, a);
+
+	if (why == GP_ASYNC_LEFT_CREATED_CONTEXT && gp_context_settle_created())
+		why = why_left_in(place->context, a);
+	if (gp_unlikely(why))
+		return why;
+	if (gp_unlikely(place->current != place->context->handle))
+		return GP_ASYNC_LEFT_GREEN_CONTEXT;
+	if (gp_unlikely(!gp_stream_identify(a->stream, a->is_per_thread, place->current, ret_stream)))
+		return gp_stream_can_identify() ? GP_ASYNC_LEFT_UNKNOWN_STREAM : GP_ASYNC_LEFT_OLD_DRIVER;
+	return gp_likely(ret_stream->ctx == place->context->handle) ? GP_ASYNC_LEFT_NONE : GP_ASYNC_LEFT_STREAM_CONTEXT;
 }
 
 /*
@@ -217,17 +243,18 @@ static uint64_t take_freed(const struct place *place, uint64_t bytes, uint64_t s
 							     : 0;
 }
 
-/* Allocates at the place. Returns false if the driver must be called. */
-static bool alloc_at(struct async *a, const struct place *place, CUresult *ret_r)
+/* Allocates at the place. Returns GP_ASYNC_LEFT_NONE, or why the driver must be called. */
+static enum gp_async_left alloc_at(struct async *a, const struct place *place, CUresult *ret_r)
 {
 	struct gp_failure failure = {0};
 	struct gp_alloc_options options = {.module = gp_module_now(), .ret_failure = &failure};
 	struct gp_stream stream;
+	enum gp_async_left why = why_left_at(a, place, &stream);
 	uint64_t addr = 0;
 	int r;
 
-	if (!is_served(a, place, &stream))
-		return false;
+	if (gp_unlikely(why))
+		return why;
 	options.stream = stream.number;
 	if (stream.is_legacy)
 		gp_side_note_work(GP_SIDE_LEGACY);
@@ -235,35 +262,37 @@ static bool alloc_at(struct async *a, const struct place *place, CUresult *ret_r
 	addr = take_freed(place, a->bytes, stream.number, options.module);
 	if (addr) {
 		*a->ptr = addr;
-		return true;
+		return GP_ASYNC_LEFT_NONE;
 	}
 	r = gp_memory_alloc(place->pool, place->context->device->index, a->bytes, &options, &addr);
 	if (!gp_memory_is_answered(r, ret_r))
-		return false;
+		return GP_ASYNC_LEFT_UNSERVED;
 	if (*ret_r == CUDA_ERROR_OUT_OF_MEMORY) {
 		gp_oom_of_device(a->bytes, &failure);
 		*a->ptr = 0;
 	}
 	if (*ret_r)
-		return true;
+		return GP_ASYNC_LEFT_NONE;
 	gp_alloc_info_note_alloc(addr, a->bytes);
 	*a->ptr = addr;
-	return true;
+	return GP_ASYNC_LEFT_NONE;
 }
 
-/* Returns false if the driver must be called. */
-static bool alloc_pooled(struct async *a, CUresult *ret_r)
+/* Returns GP_ASYNC_LEFT_NONE if *ret_r is the answer, or why the driver must be called. */
+static enum gp_async_left alloc_pooled(struct async *a, CUresult *ret_r)
 {
+	enum gp_async_left why = gp_memory_why_async_left();
 	struct place place;
-	bool is_answered;
 
-	if (!a->ptr || !a->bytes || !gp_memory_is_async_served() || gp_scope_no_caches)
-		return false;
+	if (gp_unlikely(why))
+		return why;
+	if (gp_unlikely(!a->ptr || !a->bytes))
+		return GP_ASYNC_LEFT_INVALID;
 	gp_libraries_see();
 	gp_foreign_poll();
-	is_answered = find_place(&place) && alloc_at(a, &place, ret_r);
+	why = find_place(&place) ? alloc_at(a, &place, ret_r) : GP_ASYNC_LEFT_NO_CONTEXT;
 	gp_context_put(place.used);
-	return is_answered;
+	return why;
 }
 
 /*
@@ -276,7 +305,7 @@ static bool alloc_at_once(const struct async *a)
 	struct gp_stream stream;
 	uint64_t addr;
 
-	if (gp_unlikely(!slot || !gp_capture_is_none() || !a->ptr || !a->bytes || !serves(slot->context, a)))
+	if (gp_unlikely(!slot || !gp_capture_is_none() || !a->ptr || !a->bytes || why_left_in(slot->context, a)))
 		return false;
 	if (gp_unlikely(!gp_stream_identify(a->stream, a->is_per_thread, slot->context->handle, &stream) ||
 			stream.ctx != slot->context->handle))
@@ -291,11 +320,16 @@ static bool alloc_at_once(const struct async *a)
 
 static CUresult alloc_async(struct async *a)
 {
+	enum gp_async_left why;
 	CUresult r = CUDA_SUCCESS;
 
 	if (alloc_at_once(a))
 		return CUDA_SUCCESS;
-	return alloc_pooled(a, &r) ? r : alloc_counted(a);
+	why = alloc_pooled(a, &r);
+	if (gp_likely(!why))
+		return r;
+	gp_async_left_note(why);
+	return alloc_counted(a);
 }
 
 CUresult hook_cuMemAllocAsync(CUdeviceptr *ptr, size_t bytes, CUstream stream)
@@ -323,7 +357,18 @@ CUresult hook_cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool)
 	CUresult r = gp_real.cuDeviceSetMemPool(device, pool);
 
 	if (!r && gp_state.config.is_async_pooled)
-		gp_default_pool_note_current(device, pool);
+		gp_default_pool_note_current(device);
+	return r;
+}
+
+/* For memory of a device, the same under another name. */
+CUresult hook_cuMemSetMemPool(void *location, int type, CUmemoryPool pool)
+{
+	const CUmemLocation *place = location;
+	CUresult r = gp_real.cuMemSetMemPool(location, type, pool);
+
+	if (!r && gp_state.config.is_async_pooled && place->type == CU_MEM_LOCATION_TYPE_DEVICE)
+		gp_default_pool_note_current(place->id);
 	return r;
 }
 

@@ -581,10 +581,19 @@ static CUresult check_stream(CUstream stream)
 	return r == CUDA_ERROR_NOT_SUPPORTED ? CUDA_SUCCESS : r;
 }
 
-bool gp_memory_is_async_served(void)
+enum gp_async_left gp_memory_why_async_left(void)
 {
-	return gp_state.config.is_async_pooled && gp_state_kind() != GP_KIND_NONE && !gp_debug_is_on() &&
-	       gp_capture_is_none() && !gp_slow_path_is_any(GP_SLOW_PATH_BYPASS | GP_SLOW_PATH_END);
+	if (gp_unlikely(!gp_state.config.is_async_pooled))
+		return GP_ASYNC_LEFT_OFF;
+	if (gp_unlikely(gp_state_kind() == GP_KIND_NONE))
+		return GP_ASYNC_LEFT_POOL_TYPE;
+	if (gp_unlikely(gp_debug_is_on()))
+		return GP_ASYNC_LEFT_DEBUG;
+	if (gp_unlikely(!gp_capture_is_none()))
+		return GP_ASYNC_LEFT_CAPTURE;
+	if (gp_unlikely(gp_slow_path_is_any(GP_SLOW_PATH_BYPASS | GP_SLOW_PATH_END)))
+		return GP_ASYNC_LEFT_EXIT;
+	return gp_unlikely(gp_scope_no_caches) ? GP_ASYNC_LEFT_NO_CACHES : GP_ASYNC_LEFT_NONE;
 }
 
 int gp_memory_free_on(CUdeviceptr ptr, uint64_t stream)
@@ -601,7 +610,7 @@ int gp_memory_free_on(CUdeviceptr ptr, uint64_t stream)
 static bool find_stream(
 	const struct gp_context *context, CUstream handle, bool is_per_thread, struct gp_stream *ret_stream)
 {
-	return gp_memory_is_async_served() && !gp_scope_no_caches &&
+	return gp_memory_why_async_left() == GP_ASYNC_LEFT_NONE &&
 	       !gp_context_is(context, GP_CONTEXT_DEAD | GP_CONTEXT_ENDING | GP_CONTEXT_BROKEN) &&
 	       gp_stream_identify(handle, is_per_thread, gp_thread_ask_current(), ret_stream);
 }

@@ -177,10 +177,10 @@ int gp_memory_alloc(
 bool gp_memory_is_answered(int r, CUresult *ret_r);
 
 /*
- * True if the pool serves allocations in stream order now. It does not while anything captures: the driver decides
- * what a call does to a capture.
+ * Returns GP_ASYNC_LEFT_NONE if the pool serves allocations in stream order now, or else the reason. It does not while
+ * anything captures: the driver decides what a call does to a capture.
  */
-bool gp_memory_is_async_served(void);
+enum gp_async_left gp_memory_why_async_left(void);
 
 /*
  * Frees device memory in stream order: on the stream with that number (context/stream.h), or unfenced if it is 0.

@@ -25,6 +25,7 @@
 #include "frameworks.h"
 #include "leaks.h"
 #include "own_summary.h"
+#include "shim/backend/async_left.h"
 #include "shim/base/log.h"
 #include "shim/base/own_thread.h"
 #include "shim/debug/debug.h"
@@ -114,6 +115,18 @@ static void print_totals(void)
 	print_totals_of("pinned memory", &totals.stats);
 }
 
+/* Prints why allocations in stream order were left to the driver. */
+static void print_async(void)
+{
+	for (int i = GP_ASYNC_LEFT_NONE + 1; i < GP_N_ASYNC_LEFT; i++) {
+		uint64_t n = gp_async_left_count((enum gp_async_left)i);
+
+		if (n)
+			print("  %" PRIu64 " allocation%s in stream order left to the driver: %s", n, plural(n),
+				gp_async_left_words((enum gp_async_left)i));
+	}
+}
+
 static void print_own_pool(void)
 {
 	const char *framework = gp_frameworks_own_pool();
@@ -200,6 +213,7 @@ static void *report(void *unused)
 		print("at exit the program holds %s in %" PRIu64 " block%s", gp_amount_text(bytes, leaks.bytes),
 			leaks.n_blocks, plural(leaks.n_blocks));
 		print_totals();
+		print_async();
 		print_own_pool();
 		print_debug();
 		print_sites(&leaks);

@@ -103,6 +103,7 @@ def control_texts(schema):
         pools=[texts("kind", device=0, n_segments=1, segments=[texts("address", blocks=[[512, CONTROL_TEXT]])])],
         last=texts("cause", "kind", requested_bytes=1, rounds=[texts("name")], frames=[[0, 1]]),
         frameworks=[texts("name", "library", "switch", own_pool=True)],
+        **{"async": {"on": True, "left": [texts("name", count=1)]}},
         reports=[texts("what", "seen", "block", "kind", "bytes", times=1)])
 
 

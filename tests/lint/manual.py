@@ -55,12 +55,13 @@ def check_rows(root):
 
 
 def check_counters(root):
-    """The manual explains each counter in the words of its row."""
+    """The manual explains each counter, and each reason for which an allocation is not pooled, in the words of its row."""
     page = "tools/stat/gpupool-stat.1"
-    table = os.path.join(root, "pool/stats.def")
-    for name, text in zip(lint.rows(table, "STAT"), lint.rows(table, "STAT", -1)):
-        if ".It Ql %s\n%s\n" % (name, text) not in lint.read(root, page):
-            yield "%s: does not explain %s as pool/stats.def does" % (page, name)
+    for table, macro, column in ("pool/stats.def", "STAT", 0), ("common/async_left.def", "GP_ASYNC_LEFT", 1):
+        path = os.path.join(root, table)
+        for name, text in zip(lint.rows(path, macro, column), lint.rows(path, macro, -1)):
+            if ".It Ql %s\n%s\n" % (name, text) not in lint.read(root, page):
+                yield "%s: does not explain %s as %s does" % (page, name, table)
 
 
 def check_roff(root):
@@ -109,11 +110,12 @@ def self_test():
         "common/ctl.def": "COMMAND(known, 0)\nCOMMAND(unknown, 0)\n",
         "tools/ask/options.def": 'OPTION(A, "quiet", \'q\', bool)\nOPTION(B, "watch", 0, int)\n',
         "pool/stats.def": 'STAT(hits, , "Served")\nSTAT(misses, , "Not served")\n',
+        "common/async_left.def": 'GP_ASYNC_LEFT(A, "known", "it is so")\nGP_ASYNC_LEFT(B, "new", "it is new")\n',
         "api/gpupool.h": "static inline int gpupool_some(void)\nstatic inline int gpupool_other(void)\n",
         "api/gpupool.3": page % "gpupool_other",
         "shim/gpupool.7": page % "GPUPOOL_AB known hits",
         "tools/run/gpupool-run.1": page % r"\-\-option\-ab",
-        "tools/stat/gpupool-stat.1": page % "unknowns, watch, \\-\\-quiet\n.It Ql hits\nServed\n.It Ql ooms\nNot served",
+        "tools/stat/gpupool-stat.1": page % "unknowns, watch, \\-\\-quiet\n.It Ql hits\nServed\n.It Ql ooms\nNot served\n.It Ql known\nit is so",
         "docs/new.7": page % "x",
     })
     wide = lint.make_tree({name: page % (".Bd -literal\n%s\n.Ed" % ("wide " * 20)) for name in PAGES})
@@ -128,7 +130,8 @@ def self_test():
     lint.end_self_test(found, (
         "docs/new.7: this man page is not in PAGES", "does not mention GPUPOOL_A", "does not mention option-a",
         "does not mention unknown",
-        "does not mention misses", "does not mention -watch", "does not explain misses", "does not mention gpupool_some",
+        "does not mention misses", "does not mention -watch", "does not explain misses",
+        "does not explain new as common/async_left.def does", "does not mention gpupool_some",
         *("%s: %s" % (name, text) for name in PAGES for formatter, text in warnings.items() if formatter in formatters),
         *("%s prints a line of" % name for name in formatters)))
 

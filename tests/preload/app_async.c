@@ -8,15 +8,19 @@
 #include <sched.h>
 #include <stdatomic.h>
 
+#include "api/gpupool.h"
 #include "app_driver.h"
 #include "tests/sim/abi.h"
 
 enum { LOOPS = 200 };
 
+static _Atomic unsigned n_asked; /* allocations in stream order so far */
+
 static CUdeviceptr take(size_t bytes, CUstream stream)
 {
 	CUdeviceptr ptr = 0;
 
+	n_asked++;
 	APP_MUST(cuMemAllocAsync(&ptr, bytes, stream));
 	return ptr;
 }
@@ -583,13 +587,20 @@ static void reset(void)
 
 /* Cases in which an allocation stays with the driver. */
 
+static void report_left(uint64_t before)
+{
+	app_fact("by the driver", calls_of_driver() - before);
+	app_fact("asked", n_asked);
+	app_pause("left");
+}
+
 static void by_driver(CUstream stream)
 {
 	uint64_t before = calls_of_driver();
 	CUdeviceptr ptr = take(MIB, stream);
 
 	app_fill(stream, ptr, 4 * KIB, 1);
-	app_fact("by the driver", calls_of_driver() - before);
+	report_left(before);
 	app_result("free", cuMemFreeAsync(ptr, stream));
 	APP_MUST(cuCtxSynchronize());
 }
@@ -619,18 +630,161 @@ static void other_context(void)
 	by_driver(stream);
 }
 
-static void chosen_pool(void)
+static CUmemoryPool new_pool(void)
 {
 	const CUmemPoolProps properties = {
 		.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
 		.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0},
 	};
+	CUmemoryPool pool = NULL;
+
+	APP_MUST(cuMemPoolCreate(&pool, &properties));
+	return pool;
+}
+
+static void chosen_pool(void)
+{
+	app_start();
+	APP_MUST(cuDeviceSetMemPool(0, new_pool()));
+	by_driver(app_stream());
+}
+
+static void chosen_by_location(void)
+{
+	CUmemLocation location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+	CUstream stream;
+
+	app_start();
+	stream = app_stream();
+	APP_MUST(cuMemFreeAsync(take(MIB, stream), stream));
+	APP_MUST(cuMemSetMemPool(&location, CU_MEM_ALLOCATION_TYPE_PINNED, new_pool()));
+	by_driver(stream);
+}
+
+/* The default pool is current again once the chosen one is destroyed. */
+static void chosen_and_destroyed(void)
+{
 	CUmemoryPool pool;
 
 	app_start();
-	APP_MUST(cuMemPoolCreate(&pool, &properties));
+	pool = new_pool();
 	APP_MUST(cuDeviceSetMemPool(0, pool));
+	APP_MUST(cuMemPoolDestroy(pool));
 	by_driver(app_stream());
+}
+
+static void from_pool(CUmemoryPool pool)
+{
+	uint64_t before = calls_of_driver();
+	CUstream stream = app_stream();
+	CUdeviceptr ptr;
+
+	n_asked++;
+	APP_MUST(cuMemAllocFromPoolAsync(&ptr, MIB, pool, stream));
+	report_left(before);
+	app_result("free", cuMemFreeAsync(ptr, stream));
+}
+
+static void named_pool(void)
+{
+	app_start();
+	from_pool(new_pool());
+}
+
+static void named_default_pool(void)
+{
+	app_start();
+	from_pool(default_pool(0));
+}
+
+static void created_current(void)
+{
+	CUcontext ctx;
+
+	app_start();
+	APP_MUST(cuCtxCreate_v2(&ctx, 0, 0));
+	APP_MUST(cuMemFreeAsync(take(MIB, NULL), NULL));
+	report_left(0);
+	app_result("free", 0);
+}
+
+static void stream_of_other_device(void)
+{
+	CUstream stream;
+	CUcontext away;
+
+	app_start();
+	APP_MUST(cuDevicePrimaryCtxRetain(&away, 1));
+	APP_MUST(cuCtxSetCurrent(away));
+	stream = app_stream();
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	APP_MUST(cuMemFreeAsync(take(MIB, stream), stream));
+	report_left(0);
+	app_result("free", 0);
+}
+
+/* An allocation that fails. */
+static void refused(CUstream stream, size_t bytes)
+{
+	uint64_t before = calls_of_driver();
+	CUdeviceptr ptr = 0;
+
+	n_asked++;
+	(void)cuMemAllocAsync(&ptr, bytes, stream);
+	report_left(before);
+	app_result("free", 0);
+}
+
+static void ended_stream(void)
+{
+	CUstream stream;
+
+	app_start();
+	stream = app_stream();
+	APP_MUST(cuStreamDestroy_v2(stream));
+	refused(stream, MIB);
+}
+
+static void no_bytes(void)
+{
+	app_start();
+	(void)app_alloc(MIB);
+	refused(NULL, 0);
+}
+
+/* The primary context's memory serves no green context in stream order, whose streams are not its own. */
+static void green(void)
+{
+	CUdevResource all, part, rest;
+	CUdevResourceDesc desc;
+	CUgreenCtx green_ctx;
+	CUcontext ctx;
+	unsigned n = 1;
+
+	app_start();
+	APP_MUST(cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM));
+	APP_MUST(cuDevSmResourceSplitByCount(&part, &n, &all, &rest, 0, 16));
+	APP_MUST(cuDevResourceGenerateDesc(&desc, &part, 1));
+	APP_MUST(cuGreenCtxCreate(&green_ctx, desc, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+	APP_MUST(cuCtxFromGreenCtx(&ctx, green_ctx));
+	APP_MUST(cuCtxSetCurrent(ctx));
+	by_driver(NULL);
+}
+
+static void no_cache_scope(void)
+{
+	app_start();
+	(void)app_alloc(MIB);
+	(void)gpupool_no_cache_begin();
+	by_driver(app_stream());
+}
+
+static void no_context(void)
+{
+	app_start();
+	(void)app_alloc(MIB);
+	APP_MUST(cuCtxSetCurrent(NULL));
+	refused(NULL, MIB);
 }
 
 static void opened_pool(void)
@@ -887,6 +1041,17 @@ const struct app_scenario app_scenarios[] = {
 	{"usual-legacy", usual_legacy},
 	{"other-context", other_context},
 	{"chosen-pool", chosen_pool},
+	{"chosen-by-location", chosen_by_location},
+	{"chosen-and-destroyed", chosen_and_destroyed},
+	{"named-pool", named_pool},
+	{"named-default-pool", named_default_pool},
+	{"created-current", created_current},
+	{"stream-of-other-device", stream_of_other_device},
+	{"ended-stream", ended_stream},
+	{"no-bytes", no_bytes},
+	{"green", green},
+	{"no-cache-scope", no_cache_scope},
+	{"no-context", no_context},
 	{"opened-pool", opened_pool},
 	{"capture", capture},
 	{"capture-elsewhere", capture_elsewhere},

@@ -18,6 +18,8 @@ local:
 #if DRIVER_VERSION < 12000
 	cuCtxGetId;
 	cuGetProcAddress_v2;
+	cuStreamGetId;
+	cuStreamGetId_ptsz;
 #endif
 #if DRIVER_VERSION < 11030
 	cuGetProcAddress;

@@ -3,6 +3,7 @@
 
 /* GPUPOOL_ASYNC: allocations in stream order from the pool, and the cases that stay with the driver. */
 
+#include <stdio.h>
 #include <string.h>
 
 #include "play.h"
@@ -157,30 +158,107 @@ START_TEST(a_stream_of_the_next_context_with_the_handle_of_an_ended_one_is_anoth
 }
 END_TEST
 
+static uint64_t n_served, n_left, n_left_for;
+static const char *left_for; /* the name of a reason; NULL: none */
+
+static void read_left(const char *name)
+{
+	const char *status = play_ask("status"), *left = strstr(status, "\"left\":[");
+	const char *devices = strstr(status, "\"devices\":[{");
+
+	n_served = 0;
+	while ((devices = devices ? strstr(devices, "\"stream_allocs\":") : NULL)) {
+		n_served += play_number(devices, "stream_allocs");
+		devices++;
+	}
+	n_left = n_left_for = 0;
+	ck_assert_ptr_nonnull(left);
+	for (const char *end = strchr(left, ']'); (left = strstr(left, "{\"name\":\"")) && left < end; left++) {
+		uint64_t count = play_number(left, "count");
+
+		n_left += count;
+		if (left_for && !strncmp(left + strlen("{\"name\":\""), left_for, strlen(left_for)) &&
+			left[strlen("{\"name\":\"") + strlen(left_for)] == '"')
+			n_left_for += count;
+	}
+}
+
+/* Runs a program that pauses after its last allocation in stream order. */
+static void run_left(const char *program, const char *scenario, const char *const *env, const char *reason)
+{
+	left_for = reason;
+	n_served = n_left = n_left_for = UINT64_MAX;
+	play_run(&(struct play){
+		.program = program, .words = {scenario}, .env = env, .preload = play_library, .at_pause = read_left});
+	ck_assert_int_eq(play_status, 0);
+	ck_assert_str_eq(play_out, "free: 0\n");
+	ck_assert_uint_eq(n_served + n_left, play_fact("asked"));
+	ck_assert_uint_eq(n_left_for, n_left);
+}
+
 static const struct {
-	const char *scenario, *env[3];
-	unsigned by_driver;
+	const char *scenario, *env[4], *reason;
 } rows[] = {
-	{"usual", {ON}, 0},
-	{"usual", {"GPUPOOL_ASYNC=off"}, 1},
-	{"usual", {NULL}, 1},
-	{"usual", {ON, "GPUPOOL_POOL=none"}, 1},
-	{"usual", {ON, "GPUPOOL_BACKEND=managed"}, 1},
-	{"usual", {ON, "GPUPOOL_DEBUG=guard"}, 1},
-	{"usual", {ON, "SIMGPU_HIDE=cuStreamGetId"}, 1},
-	{"usual", {ON, "SIMGPU_HIDE=cuDeviceGetMemPool"}, 1},
-	{"usual", {ON, "GPUPOOL_RECORD=/dev/null"}, 0},
-	{"usual-legacy", {ON}, 0},
-	{"other-context", {ON}, 1},
-	{"chosen-pool", {ON}, 1},
-	{"opened-pool", {ON, "SIMGPU_DEVICES=2"}, 1},
+	{"usual", {ON}, NULL},
+	{"usual", {"GPUPOOL_ASYNC=off"}, "off"},
+	{"usual", {NULL}, "off"},
+	{"usual", {ON, "GPUPOOL_POOL=none"}, "pool-type"},
+	{"usual", {ON, "GPUPOOL_BACKEND=managed"}, "backend"},
+	{"usual", {ON, "GPUPOOL_DEBUG=guard"}, "debug"},
+	{"usual", {ON, "SIMGPU_HIDE=cuStreamGetId"}, "unknown-stream"},
+	{"usual", {ON, "SIMGPU_DRIVER_VERSION=11040", "LD_LIBRARY_PATH=driver-11040"}, "old-driver"},
+	{"usual", {ON, "SIMGPU_HIDE=cuDeviceGetMemPool"}, "no-default-pool"},
+	{"usual", {ON, "GPUPOOL_RECORD=/dev/null"}, NULL},
+	{"usual-legacy", {ON}, NULL},
+	{"other-context", {ON}, "created-context"},
+	{"created-current", {ON}, "not-primary"},
+	{"green", {ON}, "green-context"},
+	{"no-context", {ON}, "no-context"},
+	{"chosen-pool", {ON}, "current-pool"},
+	{"chosen-by-location", {ON}, "current-pool"},
+	{"chosen-and-destroyed", {ON}, NULL},
+	{"named-pool", {ON}, "other-pool"},
+	{"named-default-pool", {ON}, NULL},
+	{"opened-pool", {ON, "SIMGPU_DEVICES=2"}, "pool-access"},
+	{"stream-of-other-device", {ON, "SIMGPU_DEVICES=2"}, "stream-context"},
+	{"ended-stream", {ON}, "unknown-stream"},
+	{"no-bytes", {ON}, "invalid"},
+	{"no-cache-scope", {ON}, "no-caches"},
 };
 
-START_TEST(allocations_that_the_pool_cannot_serve_as_the_manual_says_stay_with_the_driver)
+START_TEST(allocations_that_the_pool_cannot_serve_as_the_manual_says_are_left_to_the_driver_and_counted)
 {
-	run(rows[_i].scenario, rows[_i].env);
-	ck_assert_str_eq(play_out, "free: 0\n");
-	ck_assert_uint_eq(play_fact("by the driver"), rows[_i].by_driver);
+	char path[512];
+	const char *env[LENGTH(rows[0].env)];
+
+	memcpy(env, rows[_i].env, sizeof(env));
+	for (size_t i = 0; i < LENGTH(env) && env[i]; i++)
+		if (!strncmp(env[i], "LD_LIBRARY_PATH=", strlen("LD_LIBRARY_PATH="))) {
+			snprintf(path, sizeof(path), "LD_LIBRARY_PATH=%s/%s", play_app_dir,
+				env[i] + strlen("LD_LIBRARY_PATH="));
+			env[i] = path;
+		}
+	run_left("app_async", rows[_i].scenario, env, rows[_i].reason);
+	ck_assert_uint_eq(play_fact("by the driver"), rows[_i].reason != NULL);
+}
+END_TEST
+
+static const char *const runtimes[] = {"app_async_runtime_shared", "app_async_runtime_static"};
+static const char *const retains[] = {
+	"SIMGPU_RUNTIME_RETAINS=first", "SIMGPU_RUNTIME_RETAINS=late", "SIMGPU_RUNTIME_RETAINS=unseen"};
+static const char *const by_runtime[] = {"pairs", "pairs-after-set-device", "pairs-per-thread",
+	"pairs-from-default-pool", "pairs-on-two-devices", "pairs-after-reset"};
+enum { N_BY_RUNTIME = LENGTH(runtimes) * LENGTH(retains) * LENGTH(by_runtime) };
+
+/* The runtime knows the primary context before it retains it, so it may make the context current first. */
+START_TEST(allocations_through_the_runtime_are_served_however_it_retains_primary_contexts)
+{
+	const char *env[] = {
+		ON, "SIMGPU_DEVICES=2", "GPUPOOL_LOG=off", retains[(unsigned)_i / LENGTH(runtimes) % 3], NULL};
+
+	run_left(runtimes[(unsigned)_i % LENGTH(runtimes)], by_runtime[(unsigned)_i / LENGTH(runtimes) / 3], env, NULL);
+	ck_assert_uint_eq(play_fact("by the driver"), 0);
+	ck_assert_uint_eq(play_fact("races"), 0);
 }
 END_TEST
 
@@ -190,8 +268,8 @@ START_TEST(while_a_stream_captures_the_driver_serves_all_streams)
 {
 	static const char *const env[] = {ON, NULL};
 
-	run(captures[_i], env);
-	ck_assert_str_eq(play_out, "free: 0\n");
+	run_left("app_async", captures[_i], env, "capture");
+	ck_assert_uint_eq(n_left, 1);
 	ck_assert_uint_eq(play_fact("during the capture"), 1);
 	ck_assert_uint_eq(play_fact("by the driver"), 0);
 }
@@ -292,8 +370,11 @@ static void add(TCase *tc)
 		(int)(LENGTH(pools) * LENGTH(recycled)));
 	tcase_add_loop_test(tc, a_stream_of_the_next_context_with_the_handle_of_an_ended_one_is_another_stream, 0,
 		(int)LENGTH(pools));
-	tcase_add_loop_test(tc, allocations_that_the_pool_cannot_serve_as_the_manual_says_stay_with_the_driver, 0,
+	tcase_add_loop_test(tc,
+		allocations_that_the_pool_cannot_serve_as_the_manual_says_are_left_to_the_driver_and_counted, 0,
 		(int)LENGTH(rows));
+	tcase_add_loop_test(tc, allocations_through_the_runtime_are_served_however_it_retains_primary_contexts, 0,
+		(int)N_BY_RUNTIME);
 	tcase_add_loop_test(tc, while_a_stream_captures_the_driver_serves_all_streams, 0, (int)LENGTH(captures));
 	tcase_add_loop_test(
 		tc, a_limit_holds_and_memory_of_one_stream_serves_another_before_a_failure, 0, (int)LENGTH(pools));

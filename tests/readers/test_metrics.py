@@ -141,6 +141,16 @@ def each_step_has_a_count_and_a_time():
                      'gpupool_step_seconds_total{%s,step="grow"} 0.003210000' % labels], found
 
 
+def each_reason_that_has_left_an_allocation_to_the_driver_has_its_count():
+    left = [{"name": name, "count": count} for name, count in
+            (("off", 0), ("capture", 3), ("capture", 4), (readers.HOSTILE, 5), (7, 6), ("other-pool", 1))]
+    with Process({"status": dict(STATUS, **{"async": {"on": True, "left": left + [None]}})}) as process:
+        text = readers.stat(PROGRAM, "metrics", "--collect=all", env=process.env).decode()
+    found = [line for line in samples(text) if line.startswith("gpupool_stream_allocations_left")]
+    assert found == [f'gpupool_stream_allocations_left_total{{pid="{os.getpid()}",reason="{name}"}} {count}'
+                     for name, count in (("capture", 3), ("other-pool", 1))], found
+
+
 def hostile_answers_of_a_process_cause_no_duplicate_series():
     device = STATUS["devices"][0]
     rounds = [{"name": name, "count": 1, "gained_bytes": 1, "ns": 1}
@@ -648,6 +658,7 @@ readers.main([
     both_formats_have_the_same_samples,
     each_repetition_of_a_watch_is_a_complete_exposition,
     each_step_has_a_count_and_a_time,
+    each_reason_that_has_left_an_allocation_to_the_driver_has_its_count,
     hostile_answers_of_a_process_cause_no_duplicate_series,
     every_counter_of_a_pool_is_a_metric,
     each_region_has_its_series_once_up_to_the_limit_of_regions,

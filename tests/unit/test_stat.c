@@ -405,6 +405,43 @@ START_TEST(status_shows_the_steps_that_served_allocations_and_their_times)
 }
 END_TEST
 
+START_TEST(status_tells_why_allocations_in_stream_order_were_left_to_the_driver)
+{
+	peer_start(PEER_ANSWERS,
+		"{\"schema\":\"gpupool.status/2\",\"async\":{\"on\":true,\"left\":[{\"name\":\"off\",\"count\":0},"
+		"{\"name\":\"capture\",\"count\":3},{\"name\":\"later\\nx\",\"count\":1},7]},"
+		"\"devices\":[{\"stream_allocs\":40},{\"stream_allocs\":2}]}");
+	ck_assert_int_eq(STAT("status"), 0);
+	stat_check_in(stat_out, "\ncudaMallocAsync and the like: 42 allocations from the pool, 4 left to the driver\n"
+				"  3 of them left to the driver: a stream was being captured\n"
+				"  1 of them left to the driver: later?x\n");
+	ck_assert_ptr_null(strstr(stat_out, "GPUPOOL_ASYNC is off"));
+}
+END_TEST
+
+static const struct {
+	const char *async, *line; /* line: NULL for none */
+} untouched[] = {
+	{"{\"on\":true,\"left\":[]}", "GPUPOOL_ASYNC is on, and no cudaMallocAsync has reached gpupool\n"},
+	{"{\"on\":false,\"left\":[{\"name\":\"off\",\"count\":0}]}", NULL},
+	{"3", NULL},
+};
+
+START_TEST(status_tells_that_no_allocation_in_stream_order_has_reached_gpupool_if_they_are_on)
+{
+	char answer[256];
+
+	snprintf(answer, sizeof(answer), "{\"schema\":\"gpupool.status/2\",\"async\":%s,\"devices\":[{}]}",
+		untouched[_i].async);
+	peer_start(PEER_ANSWERS, answer);
+	ck_assert_int_eq(STAT("status"), 0);
+	if (untouched[_i].line)
+		stat_check_in(stat_out, untouched[_i].line);
+	else
+		ck_assert_ptr_null(strstr(stat_out, "Async"));
+}
+END_TEST
+
 START_TEST(status_names_frameworks_whose_own_pool_is_in_front)
 {
 	peer_start(PEER_ANSWERS,
@@ -725,6 +762,9 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc, an_answer_with_too_many_values_is_refused_before_it_is_parsed, 0, LENGTH(values));
 	tcase_add_test(tc, the_blocks_table_has_a_region_column_if_a_block_belongs_to_a_region);
 	tcase_add_test(tc, status_shows_the_steps_that_served_allocations_and_their_times);
+	tcase_add_test(tc, status_tells_why_allocations_in_stream_order_were_left_to_the_driver);
+	tcase_add_loop_test(tc, status_tells_that_no_allocation_in_stream_order_has_reached_gpupool_if_they_are_on, 0,
+		LENGTH(untouched));
 	tcase_add_test(tc, status_names_frameworks_whose_own_pool_is_in_front);
 	tcase_add_test(tc, control_characters_of_a_process_never_reach_the_terminal);
 	tcase_add_test(tc, no_process_to_ask_is_reported_with_exit_code_3);

@@ -464,7 +464,7 @@ static unsigned take_turns(uint64_t cache_bytes)
 	start_with(cache_bytes);
 	for (unsigned i = 0; i < WARM + ROUNDS_AFTER; i++) {
 		if (i == WARM)
-			hits = gp_tcache_hits(own_cache);
+			hits = gp_serials_used(&own_cache->serials);
 		for (unsigned k = 0; k < N; k++)
 			addrs[k] = take(sizes[i % 2]);
 		for (unsigned k = 0; k < N; k++)
@@ -472,7 +472,7 @@ static unsigned take_turns(uint64_t cache_bytes)
 		fake_complete_all(&px.fake);
 		ck_assert_int_eq(gp_pool_synchronize(fixture_pool()), 0);
 	}
-	hits = gp_tcache_hits(own_cache) - hits;
+	hits = gp_serials_used(&own_cache->serials) - hits;
 	end();
 	return (unsigned)(hits * 100 / (N * ROUNDS_AFTER));
 }

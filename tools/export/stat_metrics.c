@@ -20,6 +20,7 @@ enum {
 	ANSWER_MAX = 1 << 20,
 	ROUNDS_MAX = 16,
 	ROUND_NAME_MAX = 32,
+	REASONS_MAX = 32,
 	REGION_NAME_MAX = 64,
 	REGIONS_MAX = 64, /* the most that a process can have */
 	LABEL_MAX = 256,
@@ -64,6 +65,10 @@ static const struct metric step_metrics[] = {
 	{"count", "step_allocs", COUNTER, "", "Allocations served by a step of the ladder."},
 	{"ns", "step", COUNTER, "seconds", "Time spent in a step that calls the driver or waits."},
 };
+
+/* For each reason that has occurred, with --collect=all. */
+static const struct metric left_metric = {"count", "stream_allocations_left", COUNTER, "",
+	"Allocations in stream order (cudaMallocAsync) that were left to the driver, for a reason."};
 
 /* Metrics of processes that check memory for invalid writes (GPUPOOL_DEBUG). */
 static const struct metric debug_metrics[] = {
@@ -326,7 +331,8 @@ static size_t count_series(const json_t *reply, bool is_all)
 		n_sleep += LENGTH(spill_metrics);
 	if (!is_all)
 		return n_memories * LENGTH(basic_members) + n_sleep + n_rare;
-	return n_sleep + n_memories * sizeof(metrics) / sizeof(*metrics) +
+	return n_sleep + count_bounded(json_object_get(reply, "async"), "left", REASONS_MAX) +
+	       n_memories * sizeof(metrics) / sizeof(*metrics) +
 	       n_rounds * sizeof(round_metrics) / sizeof(*round_metrics) +
 	       n_steps * sizeof(step_metrics) / sizeof(*step_metrics) +
 	       n_regions * sizeof(region_metrics) / sizeof(*region_metrics);
@@ -832,6 +838,28 @@ static void write_basic(const struct writer *w)
 	}
 }
 
+/* Writes why allocations in stream order were left to the driver. Reasons that have not occurred are left out. */
+static void write_left(const struct writer *w)
+{
+	char labels[LABELS_MAX];
+	uint64_t value;
+
+	begin_family(w, &left_metric);
+	for (const struct shown_process *shown = w->processes; shown < w->processes + w->n_processes; shown++) {
+		const json_t *left = json_object_get(json_object_get(shown->answer, "async"), "left");
+
+		for (size_t i = 0; !shown->is_cut && i < json_array_size(left) && i < REASONS_MAX; i++) {
+			const json_t *reason = json_array_get(left, i);
+
+			if (!stat_reply_u64(reason, "count", &value) || !value || !has_unique_name(left, i))
+				continue;
+			snprintf(labels, sizeof(labels), "{%.192s,reason=\"%.32s\"}", shown->id,
+				stat_reply_text(reason, "name"));
+			write_sample(w, &left_metric, labels, value);
+		}
+	}
+}
+
 static void write_all(const struct writer *w)
 {
 	for (size_t i = 0; i < LENGTH(debug_metrics); i++)
@@ -847,6 +875,7 @@ static void write_all(const struct writer *w)
 		begin_family(w, &region_metrics[i]);
 		each_device(w, &region_metrics[i], write_regions);
 	}
+	write_left(w);
 }
 
 void stat_metrics_write(

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "common/size.h"
+#include "tools/answer/stat_async.h"
 #include "tools/answer/stat_cause.h"
 #include "tools/answer/stat_map.h"
 #include "tools/answer/stat_sleep.h"
@@ -94,6 +95,15 @@ static void add_spill(json_t *facts, const json_t *status)
 		json_array_append_new(json_object_get(facts, "notes"), json_string(text));
 }
 
+/* Notes what the pool has served in stream order, and why the rest was left to the driver. */
+static void add_async(json_t *facts, const json_t *status)
+{
+	char text[STAT_ASYNC_MAX];
+
+	for (size_t i = 0; stat_async_fact(text, status, i); i++)
+		json_array_append_new(json_object_get(facts, "notes"), json_string(text));
+}
+
 static void add_status(json_t *facts, const json_t *status)
 {
 	const json_t *devices = json_object_get(status, "devices"), *device;
@@ -108,6 +118,7 @@ static void add_status(json_t *facts, const json_t *status)
 	json_object_set_new(facts, "summary", json_string(clean));
 	add_sleep(facts, status);
 	add_spill(facts, status);
+	add_async(facts, status);
 	json_object_set_new(facts, "devices", json_array());
 	json_object_set_new(facts, "rounds", json_array());
 	json_array_foreach(devices, i, device)

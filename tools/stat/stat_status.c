@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "common/size.h"
+#include "tools/answer/stat_async.h"
 #include "tools/answer/stat_rate.h"
 #include "tools/answer/stat_sleep.h"
 #include "tools/answer/stat_spill.h"
@@ -409,6 +410,15 @@ static void print_spill(const json_t *reply)
 		puts(text);
 }
 
+/* Prints what the pool has served in stream order, and why the rest was left to the driver. */
+static void print_async(const json_t *reply)
+{
+	char text[STAT_ASYNC_MAX];
+
+	for (size_t i = 0; stat_async_fact(text, reply, i); i++)
+		printf("%s%s\n", i ? "  " : "", text);
+}
+
 static void print_facts(const json_t *reply)
 {
 	char age[STAT_TEXT_MAX], backend[STAT_TEXT_MAX], text[256], clean[256];
@@ -429,6 +439,7 @@ static void print_facts(const json_t *reply)
 	print_export_errors(json_object_get(reply, "devices"));
 	print_sleep(reply);
 	print_spill(reply);
+	print_async(reply);
 	if (stat_reply_u64_or_0(reply, "defer_scopes"))
 		puts("flushes of freed memory are deferred");
 	if (stat_reply_u64_or_0(reply, "regions"))
