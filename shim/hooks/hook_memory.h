@@ -141,6 +141,27 @@ static inline int hit_cuMemAllocAsync_ptsz(CUdeviceptr *ptr, size_t bytes, CUstr
 		gp_memory_current_cache(GP_SLOW_PATH_TO_ALLOC), ptr, bytes, stream, true, gp_module_now());
 }
 
+/* Allocates from a pool that the program names, if that is the default pool. */
+static inline int gp_memory_take_from(
+	CUdeviceptr *ptr, size_t bytes, CUmemoryPool pool, CUstream stream, bool is_per_thread, uint32_t module)
+{
+	const struct gp_thread_cache *slot = gp_memory_current_cache(GP_SLOW_PATH_TO_ALLOC);
+
+	if (gp_unlikely(!slot || gp_default_pool(slot->context->device) != pool))
+		return -ENOENT;
+	return gp_memory_take_on(slot, ptr, bytes, stream, is_per_thread, module);
+}
+
+static inline int hit_cuMemAllocFromPoolAsync(CUdeviceptr *ptr, size_t bytes, CUmemoryPool pool, CUstream stream)
+{
+	return gp_memory_take_from(ptr, bytes, pool, stream, false, gp_module_now());
+}
+
+static inline int hit_cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *ptr, size_t bytes, CUmemoryPool pool, CUstream stream)
+{
+	return gp_memory_take_from(ptr, bytes, pool, stream, true, gp_module_now());
+}
+
 static inline int hit_cuMemFreeAsync(CUdeviceptr ptr, CUstream stream)
 {
 	return gp_memory_put_on(gp_memory_cache_to_free(), ptr, stream, false);

@@ -6,8 +6,8 @@
 Usage: instructions.py --library LIBRARY --programs DIR --runtime DIR [--other LIBRARY]
 
 Counts the instructions of a cudaMalloc and of a cudaFree under the library, over the driver that does nothing, with
-valgrind's callgrind: of a hit, of a miss, and of a hit of cudaMallocAsync on a non-blocking (stream), a blocking and the
-legacy stream, through a static and a shared runtime. Also those that the library adds to a launch, in serial mode and on a
+valgrind's callgrind: of a hit, of a miss, of a hit of cudaMallocAsync on a non-blocking (stream), a blocking and the
+legacy stream, and of one of cudaMallocFromPoolAsync (pool), through a static and a shared runtime. Also those that the library adds to a launch, in serial mode and on a
 stream, without and with GPUPOOL_SLEEP=on. With the same compiler and C library a count, unlike a time, depends little
 on the machine and its load, so two
 versions can be compared on a busy machine. It leaves out what an instruction costs: an atomic exchange counts 1, and so
@@ -24,7 +24,7 @@ import sys
 import tempfile
 
 PAIRS, RUNS = 500, 3
-RUNTIMES, CASES, CALLS = ("static", "shared"), ("hit", "miss", "stream", "blocking", "legacy"), ("alloc_one", "free_one")
+RUNTIMES, CASES, CALLS = ("static", "shared"), ("hit", "miss", "stream", "blocking", "legacy", "pool"), ("alloc_one", "free_one")
 LAUNCHES = ("serial", "stream")
 LAUNCH_SETTINGS = {"": {}, ", sleep": {"GPUPOOL_POOL": "vmm", "GPUPOOL_SLEEP": "on"}}
 TOTAL = re.compile(r"Collected : (\d+)")
@@ -49,6 +49,7 @@ def count_in(library, options, program, case, call, settings):
 
 
 def count(library, options, runtime, case, call):
+    call = "alloc_from_pool" if (case, call) == ("pool", "alloc_one") else call
     return count_in(library, options, f"pairs_counted_{runtime}", case, call, {"GPUPOOL_ASYNC": "on"})
 
 

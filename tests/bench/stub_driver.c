@@ -124,6 +124,11 @@ CUresult cuMemAllocAsync(CUdeviceptr *ptr, size_t bytes, CUstream stream)
 	return cuMemAlloc_v2(ptr, bytes);
 }
 
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr *ptr, size_t bytes, CUmemoryPool pool, CUstream stream)
+{
+	return cuMemAlloc_v2(ptr, bytes);
+}
+
 CUresult cuMemFreeAsync(CUdeviceptr ptr, CUstream stream)
 {
 	return cuMemFree_v2(ptr);

@@ -80,7 +80,7 @@ class SavedTest(Quiet):
 class PairsCountedTest(unittest.TestCase):
     def test_hits_and_misses_of_both_runtimes_run_under_the_preload(self):
         for runtime in ("static", "shared"):
-            for case in ("hit", "miss", "stream", "blocking", "legacy"):
+            for case in ("hit", "miss", "stream", "blocking", "legacy", "pool"):
                 program = PROGRAMS / f"pairs_counted_{runtime}"
                 variables = {**os.environ, **STUB, "LD_PRELOAD": str(LIBRARY), "GPUPOOL_ASYNC": "on"}
                 done = subprocess.run([program, case, "20"], env=variables, capture_output=True, text=True, timeout=60,
