@@ -94,21 +94,28 @@ void gp_default_pool_note_destroyed(void)
 	}
 }
 
-void gp_default_pool_note_access(CUmemoryPool pool, const CUmemAccessDesc *access, size_t n)
+static bool is_opened_to(const CUmemAccessDesc *access, CUdevice owner)
 {
+	return access->flags != CU_MEM_ACCESS_FLAGS_PROT_NONE &&
+	       (access->location.type != CU_MEM_LOCATION_TYPE_DEVICE || access->location.id != owner);
+}
+
+struct gp_device *gp_default_pool_note_access(CUmemoryPool pool, const CUmemAccessDesc *access, size_t n)
+{
+	struct gp_device *found = NULL;
 	int n_devices = 0;
 
 	if (gp_real.cuDeviceGetCount(&n_devices))
-		return;
-	for (int i = 0; i < n_devices; i++) {
+		return NULL;
+	for (int i = 0; i < n_devices && !found; i++) {
 		struct gp_device *device = gp_device_get(i);
 
-		if (!device || find(device) != pool)
-			continue;
-		for (size_t k = 0; k < n; k++)
-			if (access[k].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE && access[k].location.id != i)
+		found = device && find(device) == pool ? device : NULL;
+		for (size_t k = 0; found && k < n; k++)
+			if (is_opened_to(&access[k], i))
 				atomic_store(&device->is_default_pool_shared, true);
 	}
+	return found;
 }
 
 struct walk {

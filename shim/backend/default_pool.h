@@ -37,13 +37,12 @@ static inline bool gp_default_pool_is_current(const struct gp_device *device)
 /* Returns the device in use whose default pool this is, or NULL. */
 struct gp_device *gp_default_pool_device(CUmemoryPool pool);
 
-/*
- * To be called after the program has made a pool the device's current one, has destroyed a pool, or has set access to a
- * pool.
- */
+/* To be called after the program has made a pool the device's current one, or has destroyed a pool. */
 void gp_default_pool_note_current(CUdevice device);
 void gp_default_pool_note_destroyed(void);
-void gp_default_pool_note_access(CUmemoryPool pool, const CUmemAccessDesc *access, size_t n);
+
+/* To be called after the program has set access to a pool. Returns the device if it is a default pool, or NULL. */
+struct gp_device *gp_default_pool_note_access(CUmemoryPool pool, const CUmemAccessDesc *access, size_t n);
 
 /* The counters of all pools of the device, as attributes of its default pool show them. */
 struct gp_default_pool_usage {

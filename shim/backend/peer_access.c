@@ -8,6 +8,7 @@ enum { EDGES_MAX = 4096 }; /* more than the ordered pairs of the primary context
 static struct edge {
 	CUcontext accessor, owner;
 	CUdevice device;
+	bool is_enabled, is_open; /* by the program; by gpupool */
 } edges[EDGES_MAX];
 static unsigned n_edges;
 static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF);
@@ -27,12 +28,60 @@ static unsigned find_locked(CUcontext accessor, CUcontext owner)
 	return i;
 }
 
+/* Returns the edge, which is added if there is none; NULL: there is no room. */
+static struct edge *ensure_locked(CUcontext accessor, CUdevice device, CUcontext owner)
+{
+	unsigned i = find_locked(accessor, owner);
+
+	if (i == n_edges && n_edges < EDGES_MAX && device >= 0 && device < GP_DEVICES_MAX)
+		edges[n_edges++] = (struct edge){accessor, owner, device, false, false};
+	return i < n_edges ? &edges[i] : NULL;
+}
+
 void gp_peer_access_enabled(CUcontext accessor, CUdevice device, CUcontext owner)
 {
+	struct edge *edge;
+
 	gp_mutex_lock(&lock);
-	if (find_locked(accessor, owner) == n_edges && n_edges < EDGES_MAX && device >= 0 && device < GP_DEVICES_MAX)
-		edges[n_edges++] = (struct edge){accessor, owner, device};
+	edge = ensure_locked(accessor, device, owner);
+	if (edge)
+		edge->is_enabled = true;
 	gp_mutex_unlock(&lock);
+}
+
+void gp_peer_access_opened(CUcontext accessor, CUdevice device, CUcontext owner)
+{
+	struct edge *edge;
+
+	gp_mutex_lock(&lock);
+	edge = ensure_locked(accessor, device, owner);
+	if (edge)
+		edge->is_open = true;
+	gp_mutex_unlock(&lock);
+}
+
+bool gp_peer_access_is_open(CUcontext accessor, CUcontext owner)
+{
+	unsigned i;
+	bool is;
+
+	gp_mutex_lock(&lock);
+	i = find_locked(accessor, owner);
+	is = i < n_edges && edges[i].is_open;
+	gp_mutex_unlock(&lock);
+	return is;
+}
+
+bool gp_peer_access_is_enabled(CUcontext accessor, CUcontext owner)
+{
+	unsigned i;
+	bool is;
+
+	gp_mutex_lock(&lock);
+	i = find_locked(accessor, owner);
+	is = i < n_edges && edges[i].is_enabled;
+	gp_mutex_unlock(&lock);
+	return is;
 }
 
 void gp_peer_access_disabled(CUcontext accessor, CUcontext owner)
@@ -42,6 +91,8 @@ void gp_peer_access_disabled(CUcontext accessor, CUcontext owner)
 	gp_mutex_lock(&lock);
 	i = find_locked(accessor, owner);
 	if (i < n_edges)
+		edges[i].is_enabled = false;
+	if (i < n_edges && !edges[i].is_open)
 		remove_locked(i);
 	gp_mutex_unlock(&lock);
 }

@@ -9,6 +9,17 @@
 
 #include "shim/context/context.h"
 
+/*
+ * Access of a device to the memory that gpupool serves in place of a default pool (hook_async.c) is that of its primary
+ * context to the owner's memory. The program has not enabled it, and does not know of it: access is open in addition to
+ * what the program enables.
+ */
+void gp_peer_access_opened(CUcontext accessor, CUdevice device, CUcontext owner);
+bool gp_peer_access_is_open(CUcontext accessor, CUcontext owner);
+
+/* True if the program has enabled the access. */
+bool gp_peer_access_is_enabled(CUcontext accessor, CUcontext owner);
+
 /* Note that work in the accessor, a context of that device, may or may no longer access the owner's memory. */
 void gp_peer_access_enabled(CUcontext accessor, CUdevice device, CUcontext owner);
 void gp_peer_access_disabled(CUcontext accessor, CUcontext owner);

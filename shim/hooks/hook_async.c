@@ -17,6 +17,7 @@
 #include <stdlib.h>
 
 #include "hook_memory.h"
+#include "hook_peer.h"
 #include "shim/backend/default_pool.h"
 #include "shim/backend/foreign_free.h"
 #include "shim/context/driver_call.h"
@@ -372,12 +373,18 @@ CUresult hook_cuMemSetMemPool(void *location, int type, CUmemoryPool pool)
 	return r;
 }
 
+/* From now on the driver serves this default pool. Memory of it from before has to be as open as the driver's. */
 CUresult hook_cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *access, size_t n)
 {
 	CUresult r = gp_real.cuMemPoolSetAccess(pool, access, n);
+	struct gp_device *owner = NULL;
 
 	if (!r && gp_state.config.is_async_pooled)
-		gp_default_pool_note_access(pool, access, n);
+		owner = gp_default_pool_note_access(pool, access, n);
+	for (size_t i = 0; owner && i < n; i++)
+		if (access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE &&
+			access[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE && access[i].location.id != owner->index)
+			gp_peer_open(owner, access[i].location.id);
 	return r;
 }
 

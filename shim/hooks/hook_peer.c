@@ -7,7 +7,9 @@
  * the note (backend_mapping.c, ipc_mapped.c).
  */
 
+#include "hook_peer.h"
 #include "shim/backend/async.h"
+#include "shim/backend/default_pool.h"
 #include "shim/backend/peer_access.h"
 #include "shim/base/log.h"
 #include "shim/context/context.h"
@@ -107,6 +109,15 @@ static bool find_accessor(CUcontext *ret_accessor, CUdevice *ret_device)
 	return true;
 }
 
+/*
+ * Where gpupool has opened the memory (gp_peer_open), the driver's access stays enabled for as long as the contexts
+ * live, and these hooks answer as if it were not.
+ */
+static bool is_open_alone(CUcontext accessor, CUcontext owner)
+{
+	return gp_peer_access_is_open(accessor, owner) && !gp_peer_access_is_enabled(accessor, owner);
+}
+
 CUresult hook_cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
 {
 	CUresult r = gp_real.cuCtxEnablePeerAccess(peer, flags);
@@ -116,6 +127,8 @@ CUresult hook_cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
 	/* Access that is already enabled is noted again: a reset of the peer may have removed the note. */
 	if ((r && r != CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) || !find_accessor(&accessor, &device))
 		return r;
+	if (r && is_open_alone(accessor, owner))
+		r = CUDA_SUCCESS;
 	gp_peer_access_enabled(accessor, device, owner);
 	set_access(owner, device, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 	return r;
@@ -124,14 +137,59 @@ CUresult hook_cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
 /* The device keeps its access as long as another of its contexts has access. */
 CUresult hook_cuCtxDisablePeerAccess(CUcontext peer)
 {
-	CUresult r = gp_real.cuCtxDisablePeerAccess(peer);
 	CUcontext accessor, owner = owner_of(peer);
 	CUdevice device;
+	CUresult r;
 
+	if (find_accessor(&accessor, &device) && gp_peer_access_is_open(accessor, owner)) {
+		r = is_open_alone(accessor, owner) ? CUDA_ERROR_PEER_ACCESS_NOT_ENABLED : CUDA_SUCCESS;
+		gp_peer_access_disabled(accessor, owner);
+		return r;
+	}
+	r = gp_real.cuCtxDisablePeerAccess(peer);
 	if (r || !find_accessor(&accessor, &device))
 		return r;
 	gp_peer_access_disabled(accessor, owner);
 	if (!(gp_peer_access_devices(owner) & UINT64_C(1) << device))
 		set_access(owner, device, CU_MEM_ACCESS_FLAGS_PROT_NONE);
 	return r;
+}
+
+/* Enables access of the accessor, a primary context, to the memory of the owner. */
+static CUresult open_to(CUcontext accessor, struct gp_context *owner)
+{
+	struct gp_driver_scope scope;
+	CUresult r;
+
+	if (!gp_context_enter(owner))
+		return CUDA_SUCCESS; /* its memory has ended with it */
+	r = gp_driver_enter(&scope, accessor);
+	if (!r) {
+		r = gp_real.cuCtxEnablePeerAccess(owner->handle, 0);
+		gp_driver_leave(&scope);
+	}
+	gp_context_leave(owner);
+	return r == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED ? CUDA_SUCCESS : r;
+}
+
+void gp_peer_open(const struct gp_device *owner, CUdevice device)
+{
+	CUcontext handle = gp_context_seen_as_primary(owner->index);
+	CUcontext accessor = gp_context_primary(device);
+	struct gp_context *context = handle ? gp_table_find(handle, -1) : NULL;
+	CUresult r;
+
+	if (!context)
+		return; /* the pool has served nothing */
+	r = accessor ? open_to(accessor, context) : CUDA_ERROR_INVALID_CONTEXT;
+	gp_context_put(context);
+	if (!r) {
+		gp_peer_access_opened(accessor, device, handle);
+		set_access(handle, device, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	} else if (gp_default_pool_usage(owner).used_bytes) {
+		gp_log(GP_LOG_WARN,
+			"device %d cannot reach what the program has allocated from the default pool of device %d so "
+			"far (driver error %d): use it before that, or set GPUPOOL_ASYNC=off",
+			device, owner->index, r);
+	}
 }

@@ -752,6 +752,54 @@ static void no_bytes(void)
 	refused(NULL, 0);
 }
 
+static void fill_away(CUstream stream, CUdeviceptr ptr, unsigned value)
+{
+	app_result("fill", cuMemsetD32Async(ptr, value, KIB, stream));
+	app_result("done", cuStreamSynchronize(stream));
+}
+
+/*
+ * Another device gets access to the default pool when the program has memory of it. The access that the program enables
+ * between contexts is another one, and ends without this one.
+ */
+static void opened_with_memory(void)
+{
+	const CUmemAccessDesc access = {
+		.location = {CU_MEM_LOCATION_TYPE_DEVICE, 1},
+		.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+	};
+	CUstream stream, away_stream;
+	CUdeviceptr ptr, later;
+	CUcontext away;
+
+	app_start();
+	stream = app_stream();
+	ptr = take(MIB, stream);
+	app_fill(stream, ptr, 4 * KIB, 1);
+	APP_MUST(cuStreamSynchronize(stream));
+	APP_MUST(cuDevicePrimaryCtxRetain(&away, 1));
+	APP_MUST(cuCtxSetCurrent(away));
+	away_stream = app_stream();
+	APP_MUST(cuMemPoolSetAccess(default_pool(0), &access, 1));
+	fill_away(away_stream, ptr, 2);
+	app_result("disable", cuCtxDisablePeerAccess(app_ctx));
+	app_result("enable with flags", cuCtxEnablePeerAccess(app_ctx, 1));
+	app_result("enable", cuCtxEnablePeerAccess(app_ctx, 0));
+	app_result("enable again", cuCtxEnablePeerAccess(app_ctx, 0));
+	app_result("disable", cuCtxDisablePeerAccess(app_ctx));
+	fill_away(away_stream, ptr, 3);
+	app_result("disable again", cuCtxDisablePeerAccess(app_ctx));
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	later = take(MIB, stream);
+	APP_MUST(cuStreamSynchronize(stream));
+	APP_MUST(cuCtxSetCurrent(away));
+	fill_away(away_stream, later, 4);
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	app_result("wrong words",
+		(int)(app_count_wrong(stream, ptr, 4 * KIB, 3) + app_count_wrong(stream, later, 4 * KIB, 4)));
+	app_report_driver();
+}
+
 /* The primary context's memory serves no green context in stream order, whose streams are not its own. */
 static void green(void)
 {
@@ -1053,6 +1101,7 @@ const struct app_scenario app_scenarios[] = {
 	{"no-cache-scope", no_cache_scope},
 	{"no-context", no_context},
 	{"opened-pool", opened_pool},
+	{"opened-with-memory", opened_with_memory},
 	{"capture", capture},
 	{"capture-elsewhere", capture_elsewhere},
 	{"capture-joined", capture_joined},
