@@ -6,8 +6,9 @@
  * the work of the next owner follows that of the last one on the stream. So a pair of an allocation and a free takes
  * no lock of the pool. Both must be made by the same thread, for the same size, on the same stream.
  *
- * A block leaves the cache with all other blocks of thread caches, before the pool grows (caches.h). It then waits in
- * the pool's queue as if it had been freed there, with the stream and the fence sequence of its free.
+ * A block leaves the cache with all other blocks of thread caches, before the pool grows (caches.h), or when the cache
+ * is full and a newer block comes. It then waits in the pool's queue as if it had been freed there, with the stream and
+ * the fence sequence of its free.
  *
  * The pool counts these blocks as used, and as allocated in stream order.
  */
@@ -19,6 +20,7 @@
 
 #include "addrmap.h"
 #include "handover.h"
+#include "reuse.h"
 #include "tcache_impl.h"
 
 static uint64_t size_of(uint64_t bytes)
@@ -137,19 +139,52 @@ bool gp_tcache_put_on(struct gp_tcache *tc, uint64_t addr, uint64_t stream)
 	return is_accepted;
 }
 
-uint64_t gp_tcache_flush_streams_locked(struct gp_tcache *tc)
+/* Moves the oldest blocks into the pool's queue. Requires both locks. */
+static void flush_oldest_locked(struct gp_tcache *tc, unsigned n)
 {
-	unsigned n = tc->n_streamed;
+	uint64_t bytes = 0;
 
 	for (unsigned i = 0; i < n; i++) {
 		struct gp_block *b = tc->streamed[i].block;
 
 		tc->requested += gp_block_requested(b); /* offsets what the pool subtracts: the free did so, too */
+		bytes += b->size;
 		gp_pool_queue_locked(tc->pool, b, true, tc->streamed[i].stream);
 	}
-	tc->n_streamed = 0;
-	atomic_store_explicit(&tc->cache.stream_bytes, 0, memory_order_relaxed);
+	tc->n_streamed -= n;
+	memmove(tc->streamed, &tc->streamed[n], tc->n_streamed * sizeof(tc->streamed[0]));
+	gp_tcache_count(&tc->cache.stream_bytes, -bytes);
+}
+
+uint64_t gp_tcache_flush_streams_locked(struct gp_tcache *tc)
+{
+	unsigned n = tc->n_streamed;
+
+	flush_oldest_locked(tc, n);
 	return n;
+}
+
+/*
+ * Moves the older half of a full cache to the pool: the thread may use the streams of these blocks no more. Returns
+ * false if the cache is not full.
+ */
+static bool spill(struct gp_tcache *tc)
+{
+	bool is_spilled, needs_flush;
+
+	if (tc->n_streamed < GP_TCACHE_STREAMED)
+		return false;
+	gp_mutex_lock(&tc->pool->lock);
+	gp_ownlock_enter(&tc->cache.lock);
+	is_spilled = tc->n_streamed == GP_TCACHE_STREAMED && gp_tcache_is_open_locked(tc);
+	if (is_spilled)
+		flush_oldest_locked(tc, GP_TCACHE_STREAMED / 2);
+	gp_ownlock_leave(&tc->cache.lock);
+	needs_flush = is_spilled && gp_reuse_needs_flush_locked(tc->pool);
+	gp_mutex_unlock(&tc->pool->lock);
+	if (needs_flush)
+		(void)gp_reuse_flush(tc->pool, false);
+	return is_spilled;
 }
 
 uint64_t gp_tcache_alloc_on(struct gp_tcache *tc, uint64_t bytes, uint64_t stream, uint32_t module)
@@ -180,5 +215,7 @@ int gp_tcache_free_on(struct gp_addrmap *map, uint64_t addr, uint64_t stream, st
 
 	if (gp_unlikely(!block))
 		return -ENOENT;
-	return keep(tc, block, stream) ? 0 : gp_pool_take_back_on(tc->pool, block, stream);
+	if (keep(tc, block, stream) || (spill(tc) && keep(tc, block, stream)))
+		return 0;
+	return gp_pool_take_back_on(tc->pool, block, stream);
 }

@@ -388,8 +388,8 @@ static void add(TCase *tc)
 		(int)LENGTH(rows));
 	tcase_add_loop_test(tc, allocations_through_the_runtime_are_served_however_it_retains_primary_contexts, 0,
 		(int)N_BY_RUNTIME);
-	tcase_add_loop_test(tc, memory_from_before_the_default_pool_is_opened_to_a_device_is_open_to_it_too, 0,
-		(int)LENGTH(pools));
+	tcase_add_loop_test(
+		tc, memory_from_before_the_default_pool_is_opened_to_a_device_is_open_to_it_too, 0, (int)LENGTH(pools));
 	tcase_add_loop_test(tc, while_a_stream_captures_the_driver_serves_all_streams, 0, (int)LENGTH(captures));
 	tcase_add_loop_test(
 		tc, a_limit_holds_and_memory_of_one_stream_serves_another_before_a_failure, 0, (int)LENGTH(pools));

@@ -151,6 +151,28 @@ START_TEST(blocks_beyond_the_cache_go_to_the_pool)
 }
 END_TEST
 
+/* A program may use a new stream for each piece of work. */
+START_TEST(blocks_of_streams_that_are_no_longer_used_make_room_in_the_cache)
+{
+	uint64_t addrs[2 * GP_TCACHE_STREAMED], n;
+
+	start();
+	for (unsigned i = 0; i < LENGTH(addrs); i++)
+		addrs[i] = fixture_alloc(SMALL);
+	for (unsigned i = 0; i < LENGTH(addrs); i++)
+		fixture_free(addrs[i]);
+	fake_complete_all(&px.fake);
+	for (unsigned i = 0; i < GP_TCACHE_STREAMED; i++)
+		put_on(take_on(SMALL, 101 + 2 * i), 101 + 2 * i);
+	put_on(take_on(SMALL, S), S);
+	n = n_of_pool();
+	for (unsigned i = 0; i < GP_TCACHE_STREAMED; i++)
+		put_on(take_on(SMALL, S), S);
+	ck_assert_uint_eq(n_of_pool(), n);
+	end();
+}
+END_TEST
+
 /* Another thread flushes all caches, and the stream finds its block in the pool. */
 START_TEST(flushed_blocks_stay_those_of_their_stream)
 {
@@ -254,6 +276,7 @@ static TCase *case_of(enum gp_kind kind)
 	tcase_add_test(tc, another_stream_gets_a_cached_block_only_when_its_work_has_ended);
 	tcase_add_test(tc, a_request_of_another_size_can_use_a_block_of_the_stream_in_the_cache);
 	tcase_add_test(tc, blocks_beyond_the_cache_go_to_the_pool);
+	tcase_add_test(tc, blocks_of_streams_that_are_no_longer_used_make_room_in_the_cache);
 	tcase_add_test(tc, flushed_blocks_stay_those_of_their_stream);
 	tcase_add_test(tc, the_pool_does_not_grow_while_another_cache_has_a_block_of_the_stream);
 	tcase_add_test(tc, other_frees_of_a_cached_hand_out_go_to_the_pool);
