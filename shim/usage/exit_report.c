@@ -115,9 +115,20 @@ static void print_totals(void)
 	print_totals_of("pinned memory", &totals.stats);
 }
 
-/* Prints why allocations in stream order were left to the driver. */
+/* Prints how many allocations in stream order the pool has served, and why others were left to the driver. */
 static void print_async(void)
 {
+	struct gp_totals totals;
+	uint64_t served = 0;
+
+	for (int i = 0; i < GP_DEVICES_MAX; i++) {
+		if (!gp_device_if_used(i))
+			continue;
+		gp_totals_device(&totals, i, false);
+		served += totals.stats.stream_allocs;
+	}
+	if (served)
+		print("  %" PRIu64 " allocation%s in stream order from the pool", served, plural(served));
 	for (int i = GP_ASYNC_LEFT_NONE + 1; i < GP_N_ASYNC_LEFT; i++) {
 		uint64_t n = gp_async_left_count((enum gp_async_left)i);
 

@@ -331,6 +331,18 @@ START_TEST(the_report_at_exit_has_memory_in_stream_order)
 
 	run("held", env);
 	ck_assert_ptr_nonnull(strstr(play_err, "3.00 MiB"));
+	ck_assert_ptr_nonnull(strstr(play_err, "  2 allocations in stream order from the pool\n"));
+	ck_assert_ptr_null(strstr(play_err, "left to the driver"));
+}
+END_TEST
+
+START_TEST(the_report_at_exit_tells_why_an_allocation_in_stream_order_was_left_to_the_driver)
+{
+	static const char *const env[] = {ON, "GPUPOOL_REPORT=exit", NULL};
+
+	run("chosen-pool", env);
+	ck_assert_ptr_nonnull(strstr(play_err,
+		"  1 allocation in stream order left to the driver: the device's current pool is not its default pool\n"));
 }
 END_TEST
 
@@ -395,6 +407,7 @@ static void add(TCase *tc)
 		tc, a_limit_holds_and_memory_of_one_stream_serves_another_before_a_failure, 0, (int)LENGTH(pools));
 	tcase_add_test(tc, the_status_counts_memory_in_stream_order);
 	tcase_add_test(tc, the_report_at_exit_has_memory_in_stream_order);
+	tcase_add_test(tc, the_report_at_exit_tells_why_an_allocation_in_stream_order_was_left_to_the_driver);
 	tcase_add_loop_test(tc, a_block_freed_on_a_stream_of_another_device_waits_for_all_work_that_precedes_the_free,
 		0, (int)(LENGTH(pools) * LENGTH(away)));
 	tcase_add_test(tc, a_context_may_end_while_a_block_waits_for_its_stream);
