@@ -29,6 +29,7 @@ struct sim_runtime_interface {
 	void *unknown;
 	CUresult (*primary_handle)(CUcontext *ctx, CUdevice device);
 	CUresult (*primary_retain)(CUcontext *ctx, CUdevice device);
+	CUresult (*set_current)(CUcontext ctx);
 };
 
 /* CUcheckpointLockArgs */

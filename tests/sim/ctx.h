@@ -75,6 +75,7 @@ bool sim_ctx_may_touch(const struct sim_ctx *ctx, const struct sim_ctx *owner);
 /* primary.c */
 CUresult sim_primary_retain(struct sim_ctx *ctx);
 CUresult sim_primary_release(struct sim_ctx *ctx);
+CUresult sim_set_current(CUcontext handle);
 
 /* thread.c: the state of a host thread. */
 struct sim_thread {

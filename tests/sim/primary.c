@@ -289,13 +289,11 @@ CUresult cuCtxGetCurrent(CUcontext *ctx)
 }
 
 /* A context that has ended can still be made current (measured). */
-CUresult cuCtxSetCurrent(CUcontext handle)
+CUresult sim_set_current(CUcontext handle)
 {
+	struct sim_family *family = sim_family_named(handle);
 	struct sim_thread *self = sim_thread_self();
-	struct sim_family *family;
 
-	SIM_BEGIN(cuCtxSetCurrent);
-	family = sim_family_named(handle);
 	if (handle && !family)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	if (self->depth)
@@ -303,6 +301,12 @@ CUresult cuCtxSetCurrent(CUcontext handle)
 	if (family)
 		push(family);
 	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSetCurrent(CUcontext handle)
+{
+	SIM_BEGIN(cuCtxSetCurrent);
+	return sim_set_current(handle);
 }
 
 static CUresult push_current(CUcontext handle)

@@ -112,7 +112,7 @@ static CUresult primary_handle(CUcontext *ctx, CUdevice ordinal)
 	return CUDA_SUCCESS;
 }
 
-/* No slot of the real interface. It stands for a driver that creates the context by a way of its own. */
+/* No slots of the real interface. They stand for a driver that creates and selects contexts by ways of its own. */
 static CUresult primary_retain(CUcontext *ctx, CUdevice ordinal)
 {
 	struct sim_device *device;
@@ -130,6 +130,7 @@ CUresult cuGetExportTable(const void **table, const CUuuid *id)
 		.bytes = sizeof(runtime_interface),
 		.primary_handle = primary_handle,
 		.primary_retain = primary_retain,
+		.set_current = sim_set_current,
 	};
 
 	SIM_BEGIN(cuGetExportTable);

@@ -25,7 +25,7 @@ enum { IS_CHOICE_LAZY = RT_VERSION < 12000 };
 
 /*
  * When the runtime retains a primary context (SIMGPU_RUNTIME_RETAINS): before it makes the context current; after that;
- * or by the driver's own means, which no lookup sees. The runtime has the handle before it retains the context.
+ * or it does both by the driver's own means, which no lookup sees. It has the handle before it retains the context.
  */
 static enum { RETAINS_FIRST, RETAINS_LATE, RETAINS_UNSEEN } retains;
 static const struct sim_runtime_interface *interface;
@@ -121,6 +121,11 @@ static CUresult retain_late(CUcontext *ctx, int device)
 	return result ? result : rt_driver.cuCtxSetCurrent(before);
 }
 
+static CUresult set_current(CUcontext ctx)
+{
+	return retains == RETAINS_UNSEEN ? interface->set_current(ctx) : rt_driver.cuCtxSetCurrent(ctx);
+}
+
 static CUresult retain(CUcontext *ctx, int device)
 {
 	switch (retains) {
@@ -166,7 +171,7 @@ cudaError_t rt_enter(void)
 	if (current && primaries[chosen])
 		return cudaSuccess;
 	error = rt_primary(chosen, &primary);
-	return error ? error : rt_driver.cuCtxSetCurrent(primary);
+	return error ? error : set_current(primary);
 }
 
 /* Works without a driver. */
@@ -209,7 +214,7 @@ cudaError_t cudaSetDevice(int device)
 	if (!error && !IS_CHOICE_LAZY)
 		error = rt_primary(device, &ctx);
 	if (!error && !IS_CHOICE_LAZY)
-		error = rt_driver.cuCtxSetCurrent(ctx);
+		error = set_current(ctx);
 	if (!error)
 		chosen = device;
 	is_choice_due = !error && IS_CHOICE_LAZY;
