@@ -94,10 +94,26 @@ void gp_default_pool_note_destroyed(void)
 	}
 }
 
-static bool is_opened_to(const CUmemAccessDesc *access, CUdevice owner)
+/* Notes the access of one location to the owner's default pool. The owner itself always has access. */
+static void note_access(struct gp_device *owner, const CUmemAccessDesc *access)
 {
-	return access->flags != CU_MEM_ACCESS_FLAGS_PROT_NONE &&
-	       (access->location.type != CU_MEM_LOCATION_TYPE_DEVICE || access->location.id != owner);
+	bool is_open = access->flags != CU_MEM_ACCESS_FLAGS_PROT_NONE;
+	bool is_device = access->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+	CUdevice device = access->location.id;
+	uint64_t bit;
+
+	_Static_assert(GP_DEVICES_MAX <= 64, "one bit for each device");
+	if (is_device && device == owner->index)
+		return;
+	if (is_open)
+		atomic_store(&owner->is_default_pool_shared, true);
+	if (!is_device || device < 0 || device >= GP_DEVICES_MAX)
+		return;
+	bit = UINT64_C(1) << device;
+	if (is_open)
+		atomic_fetch_or(&owner->default_pool_is_open_to, bit);
+	else
+		atomic_fetch_and(&owner->default_pool_is_open_to, ~bit);
 }
 
 struct gp_device *gp_default_pool_note_access(CUmemoryPool pool, const CUmemAccessDesc *access, size_t n)
@@ -112,8 +128,7 @@ struct gp_device *gp_default_pool_note_access(CUmemoryPool pool, const CUmemAcce
 
 		found = device && find(device) == pool ? device : NULL;
 		for (size_t k = 0; found && k < n; k++)
-			if (is_opened_to(&access[k], i))
-				atomic_store(&device->is_default_pool_shared, true);
+			note_access(device, &access[k]);
 	}
 	return found;
 }

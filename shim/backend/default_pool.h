@@ -44,6 +44,13 @@ void gp_default_pool_note_destroyed(void);
 /* To be called after the program has set access to a pool. Returns the device if it is a default pool, or NULL. */
 struct gp_device *gp_default_pool_note_access(CUmemoryPool pool, const CUmemAccessDesc *access, size_t n);
 
+/* True if the program has given the other device access to the owner's default pool. */
+static inline bool gp_default_pool_is_open_to(const struct gp_device *owner, CUdevice device)
+{
+	return device >= 0 && device < GP_DEVICES_MAX &&
+	       atomic_load(&owner->default_pool_is_open_to) >> (unsigned)device & 1;
+}
+
 /* The counters of all pools of the device, as attributes of its default pool show them. */
 struct gp_default_pool_usage {
 	uint64_t used_bytes, used_high_bytes;         /* allocated in stream order */

@@ -27,6 +27,7 @@ struct gp_device {
 	_Atomic uint64_t kept_bytes, n_kept_reuses; /* of kept mappings (kept.h): unused, and handed out again */
 	_Atomic(CUmemoryPool) default_pool;         /* the driver's, once it was asked for (backend/default_pool.c) */
 	_Atomic bool is_default_pool_replaced, is_default_pool_shared;
+	_Atomic uint64_t default_pool_is_open_to; /* a bit for each device that has access to the default pool */
 };
 
 /* Takes the limits from the settings. To be called once the settings have been read. */

@@ -381,10 +381,8 @@ CUresult hook_cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *acces
 
 	if (!r && gp_state.config.is_async_pooled)
 		owner = gp_default_pool_note_access(pool, access, n);
-	for (size_t i = 0; owner && i < n; i++)
-		if (access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE &&
-			access[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE && access[i].location.id != owner->index)
-			gp_peer_open(owner, access[i].location.id);
+	for (CUdevice device = 0; owner && device < GP_DEVICES_MAX; device++)
+		gp_peer_open_pools(device);
 	return r;
 }
 

@@ -3,6 +3,7 @@
 
 /* Hooks of functions that create, select and end contexts: they note which contexts the program uses. */
 
+#include "hook_peer.h"
 #include "shim/context/context.h"
 #include "shim/context/context_end.h"
 #include "shim/context/green.h"
@@ -122,8 +123,10 @@ CUresult hook_cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice device)
 {
 	CUresult r = gp_real.cuDevicePrimaryCtxRetain(ctx, device);
 
-	if (!r && ctx)
+	if (!r && ctx) {
 		gp_context_seen_primary(*ctx, device);
+		gp_peer_open_pools(device);
+	}
 	return r;
 }
 

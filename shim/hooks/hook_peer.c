@@ -110,8 +110,8 @@ static bool find_accessor(CUcontext *ret_accessor, CUdevice *ret_device)
 }
 
 /*
- * Where gpupool has opened the memory (gp_peer_open), the driver's access stays enabled for as long as the contexts
- * live, and these hooks answer as if it were not.
+ * Where gpupool has opened the memory (gp_peer_open_pools), the driver's access stays enabled for as long as the
+ * contexts live, and these hooks answer as if it were not.
  */
 static bool is_open_alone(CUcontext accessor, CUcontext owner)
 {
@@ -172,7 +172,8 @@ static CUresult open_to(CUcontext accessor, struct gp_context *owner)
 	return r == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED ? CUDA_SUCCESS : r;
 }
 
-void gp_peer_open(const struct gp_device *owner, CUdevice device)
+/* Opens the memory that gpupool has served in place of the owner's default pool. */
+static void open_pool(const struct gp_device *owner, CUdevice device)
 {
 	CUcontext handle = gp_context_seen_as_primary(owner->index);
 	CUcontext accessor = gp_context_primary(device);
@@ -181,15 +182,27 @@ void gp_peer_open(const struct gp_device *owner, CUdevice device)
 
 	if (!context)
 		return; /* the pool has served nothing */
-	r = accessor ? open_to(accessor, context) : CUDA_ERROR_INVALID_CONTEXT;
+	if (accessor && !gp_peer_access_is_open(accessor, handle)) {
+		r = open_to(accessor, context);
+		if (!r) {
+			gp_peer_access_opened(accessor, device, handle);
+			set_access(handle, device, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+		} else if (r != CUDA_ERROR_CONTEXT_IS_DESTROYED) {
+			gp_log(GP_LOG_WARN,
+				"device %d cannot reach what the program has allocated from the default pool of device "
+				"%d so far (driver error %d): use GPUPOOL_ASYNC=off",
+				device, owner->index, r);
+		}
+	}
 	gp_context_put(context);
-	if (!r) {
-		gp_peer_access_opened(accessor, device, handle);
-		set_access(handle, device, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
-	} else if (gp_default_pool_usage(owner).used_bytes) {
-		gp_log(GP_LOG_WARN,
-			"device %d cannot reach what the program has allocated from the default pool of device %d so "
-			"far (driver error %d): use it before that, or set GPUPOOL_ASYNC=off",
-			device, owner->index, r);
+}
+
+void gp_peer_open_pools(CUdevice device)
+{
+	for (int i = 0; i < GP_DEVICES_MAX; i++) {
+		const struct gp_device *owner = gp_device_if_used(i);
+
+		if (owner && gp_default_pool_is_open_to(owner, device))
+			open_pool(owner, device);
 	}
 }

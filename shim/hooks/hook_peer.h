@@ -4,10 +4,11 @@
 
 /* Peer access that the program gives in another way than by cuCtxEnablePeerAccess. */
 
-#include "shim/context/context.h"
+#include "shim/driver/cuda_abi.h"
 
 /*
- * Opens the memory that gpupool has served in place of the owner's default pool to work in the other device's primary
- * context. If that context is not active yet, it cannot, and logs a warning.
+ * Opens the memory that gpupool has served in place of default pools to work in the device's primary context, where the
+ * program has given the device access to these pools. Does nothing while that context is not active, so it is to be
+ * called when the program has given access, and again when it has retained the context.
  */
-void gp_peer_open(const struct gp_device *owner, CUdevice device);
+void gp_peer_open_pools(CUdevice device);

@@ -762,7 +762,7 @@ static void fill_away(CUstream stream, CUdeviceptr ptr, unsigned value)
  * Another device gets access to the default pool when the program has memory of it. The access that the program enables
  * between contexts is another one, and ends without this one.
  */
-static void opened_with_memory(void)
+static void open_with_memory(bool is_active)
 {
 	const CUmemAccessDesc access = {
 		.location = {CU_MEM_LOCATION_TYPE_DEVICE, 1},
@@ -777,10 +777,13 @@ static void opened_with_memory(void)
 	ptr = take(MIB, stream);
 	app_fill(stream, ptr, 4 * KIB, 1);
 	APP_MUST(cuStreamSynchronize(stream));
+	if (!is_active)
+		APP_MUST(cuMemPoolSetAccess(default_pool(0), &access, 1));
 	APP_MUST(cuDevicePrimaryCtxRetain(&away, 1));
 	APP_MUST(cuCtxSetCurrent(away));
 	away_stream = app_stream();
-	APP_MUST(cuMemPoolSetAccess(default_pool(0), &access, 1));
+	if (is_active)
+		APP_MUST(cuMemPoolSetAccess(default_pool(0), &access, 1));
 	fill_away(away_stream, ptr, 2);
 	app_result("disable", cuCtxDisablePeerAccess(app_ctx));
 	app_result("enable with flags", cuCtxEnablePeerAccess(app_ctx, 1));
@@ -798,6 +801,17 @@ static void opened_with_memory(void)
 	app_result("wrong words",
 		(int)(app_count_wrong(stream, ptr, 4 * KIB, 3) + app_count_wrong(stream, later, 4 * KIB, 4)));
 	app_report_driver();
+}
+
+static void opened_with_memory(void)
+{
+	open_with_memory(true);
+}
+
+/* The device has no context yet. */
+static void opened_to_idle(void)
+{
+	open_with_memory(false);
 }
 
 /* The primary context's memory serves no green context in stream order, whose streams are not its own. */
@@ -1102,6 +1116,7 @@ const struct app_scenario app_scenarios[] = {
 	{"no-context", no_context},
 	{"opened-pool", opened_pool},
 	{"opened-with-memory", opened_with_memory},
+	{"opened-to-idle", opened_to_idle},
 	{"capture", capture},
 	{"capture-elsewhere", capture_elsewhere},
 	{"capture-joined", capture_joined},

@@ -262,12 +262,15 @@ START_TEST(allocations_through_the_runtime_are_served_however_it_retains_primary
 }
 END_TEST
 
-START_TEST(memory_from_before_the_default_pool_is_opened_to_a_device_is_open_to_it_too)
+static const char *const opened[] = {"opened-with-memory", "opened-to-idle"};
+
+START_TEST(access_to_the_default_pool_covers_memory_that_the_pool_has_served_before)
 {
-	const char *env[] = {ON, pools[_i], "SIMGPU_DEVICES=2", "SIMGPU_STRICT=1", "GPUPOOL_LOG=off", NULL};
+	const char *env[] = {
+		ON, pools[_i % LENGTH(pools)], "SIMGPU_DEVICES=2", "SIMGPU_STRICT=1", "GPUPOOL_LOG=off", NULL};
 
 	play_same(&(struct play){.program = "app_async",
-		.words = {"opened-with-memory"},
+		.words = {opened[_i / LENGTH(pools)]},
 		.env = env,
 		.preload = play_library,
 		.inside = "app_async_inside"});
@@ -341,8 +344,8 @@ START_TEST(the_report_at_exit_tells_why_an_allocation_in_stream_order_was_left_t
 	static const char *const env[] = {ON, "GPUPOOL_REPORT=exit", NULL};
 
 	run("chosen-pool", env);
-	ck_assert_ptr_nonnull(strstr(play_err,
-		"  1 allocation in stream order left to the driver: the device's current pool is not its default pool\n"));
+	ck_assert_ptr_nonnull(strstr(play_err, "  1 allocation in stream order left to the driver: the device's "
+					       "current pool is not its default pool\n"));
 }
 END_TEST
 
@@ -400,8 +403,8 @@ static void add(TCase *tc)
 		(int)LENGTH(rows));
 	tcase_add_loop_test(tc, allocations_through_the_runtime_are_served_however_it_retains_primary_contexts, 0,
 		(int)N_BY_RUNTIME);
-	tcase_add_loop_test(
-		tc, memory_from_before_the_default_pool_is_opened_to_a_device_is_open_to_it_too, 0, (int)LENGTH(pools));
+	tcase_add_loop_test(tc, access_to_the_default_pool_covers_memory_that_the_pool_has_served_before, 0,
+		(int)(LENGTH(pools) * LENGTH(opened)));
 	tcase_add_loop_test(tc, while_a_stream_captures_the_driver_serves_all_streams, 0, (int)LENGTH(captures));
 	tcase_add_loop_test(
 		tc, a_limit_holds_and_memory_of_one_stream_serves_another_before_a_failure, 0, (int)LENGTH(pools));
