@@ -487,6 +487,27 @@ static void no_wait(void)
 	APP_MUST(cuCtxSynchronize());
 }
 
+/* Allocates from the device's current pool, and tells whether that is the pool. */
+static void say_current(const char *what, CUmemoryPool pool, CUstream stream)
+{
+	CUdeviceptr ptr = take(MIB, stream);
+	CUmemoryPool found = NULL;
+
+	APP_MUST(cuPointerGetAttribute(&found, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, ptr));
+	app_say(what, "%d", found == pool);
+	APP_MUST(cuMemFreeAsync(ptr, stream));
+}
+
+/* A driver before CUDA 13.0 has no such function. */
+static void choose_by_location(CUmemoryPool pool)
+{
+	CUresult (*choose)(CUmemLocation *, int, CUmemoryPool) =
+		(__typeof__(choose))dlsym(RTLD_DEFAULT, "cuMemSetMemPool");
+	CUmemLocation location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+
+	app_result("choose by location", choose ? choose(&location, CU_MEM_ALLOCATION_TYPE_PINNED, pool) : 0);
+}
+
 /* Pools of the program, and what it does with the default pool. */
 static void other_pools(void)
 {
@@ -506,17 +527,15 @@ static void other_pools(void)
 	app_say("its pool", "%d", found == own);
 	app_result("free", cuMemFreeAsync(ptr, stream));
 	app_result("choose the pool", cuDeviceSetMemPool(0, own));
-	ptr = take(MIB, stream);
-	APP_MUST(cuPointerGetAttribute(&found, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, ptr));
-	app_say("pool of the chosen one", "%d", found == own);
-	APP_MUST(cuMemFreeAsync(ptr, stream));
+	say_current("pool of the chosen one", own, stream);
 	app_result("choose the default pool", cuDeviceSetMemPool(0, default_pool()));
-	ptr = take(MIB, stream);
-	APP_MUST(cuPointerGetAttribute(&found, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, ptr));
-	app_say("pool of the default one", "%d", found == default_pool());
-	APP_MUST(cuMemFreeAsync(ptr, stream));
+	say_current("pool of the default one", default_pool(), stream);
+	choose_by_location(own);
+	say_current("pool of the one chosen by location", own, stream);
 	APP_MUST(cuCtxSynchronize());
 	app_result("destroy", cuMemPoolDestroy(own));
+	say_current("default pool after that", default_pool(), stream);
+	APP_MUST(cuCtxSynchronize());
 }
 
 /*
