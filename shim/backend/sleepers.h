@@ -4,7 +4,7 @@
 
 /*
  * Sleepers fall asleep and wake together: all contexts of the process, and their pools of device memory. There is one
- * set, for the thread that holds sleep.c's lock: it is too large for the stack of a thread of the program.
+ * set, for the thread that holds the lock of quiet.h: it is too large for the stack of a thread of the program.
  */
 
 #include "shim/context/context.h"

@@ -25,7 +25,7 @@
 #include "shim/reclaim/reclaim.h"
 #include "shim/record/record.h"
 #include "peer_access.h"
-#include "sleep.h"
+#include "quiet.h"
 #include "spill_calm.h"
 
 #define MS UINT64_C(1000000)
@@ -57,7 +57,7 @@ static _Atomic uint64_t refused_ns; /* when memory could not go */
 
 static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF); /* of the next two */
 static struct gp_spill_calm calms[GP_DEVICES_MAX];
-static char whys[GP_SPILL_DIRECTIONS][GP_SLEEP_WHY_MAX];
+static char whys[GP_SPILL_DIRECTIONS][GP_QUIET_WHY_MAX];
 
 static uint64_t now(void)
 {
@@ -141,10 +141,10 @@ static void move_block_in(void *arg, const struct gp_sleepers *sleepers)
 
 /* Moves, with the gate closed. Returns false with the reason if that could not begin. */
 static bool run(struct order *order, void (*fn)(void *arg, const struct gp_sleepers *sleepers), uint64_t wait_ns,
-	struct gp_sleep_result *result)
+	struct gp_quiet_refusal *refusal)
 {
 	uint64_t start_ns = now();
-	bool is_done = gp_sleep_quietly(wait_ns, fn, order, result);
+	bool is_done = gp_quiet_run(wait_ns, fn, order, refusal);
 
 	atomic_fetch_add(&moving_ns, now() - start_ns);
 	return is_done;
@@ -221,7 +221,7 @@ uint64_t gp_spill_make_room(void *arg, uint64_t bytes, uint64_t least)
 {
 	uint64_t bound = gp_state.config.spill_bytes, host = gp_spill_host_bytes();
 	struct order order = {.context = arg, .bytes = bytes, .least = least};
-	struct gp_sleep_result result;
+	struct gp_quiet_refusal refusal;
 
 	bound -= gp_min(host, bound);
 	order.most = gp_min(bound, gp_memory_left("", GP_MEMORY_FOR_USER));
@@ -229,10 +229,10 @@ uint64_t gp_spill_make_room(void *arg, uint64_t bytes, uint64_t least)
 		refuse("the driver lacks functions for it");
 		return 0;
 	}
-	if (!run(&order, move_out, wait_for_out(), &result)) {
-		if (result.error == -EBUSY)
+	if (!run(&order, move_out, wait_for_out(), &refusal)) {
+		if (refusal.error == -EBUSY)
 			atomic_store(&refused_ns, now());
-		refuse(result.why);
+		refuse(refusal.why);
 		return 0;
 	}
 	if (order.moved_bytes)
@@ -329,12 +329,12 @@ static void note_back(const struct gp_device *device, uint64_t bytes)
 static uint64_t bring_part(struct room *room, uint64_t most, uint64_t lacking)
 {
 	struct order order = {.context = room->context, .most = gp_min(most, IN_PART)};
-	struct gp_sleep_result result;
+	struct gp_quiet_refusal refusal;
 
 	if (lacking)
 		gp_context_each(give_back_all, room->context->device);
-	if (!run(&order, move_in, IN_WAIT_NS, &result))
-		note_why(GP_SPILL_BACK, result.why);
+	if (!run(&order, move_in, IN_WAIT_NS, &refusal))
+		note_why(GP_SPILL_BACK, refusal.why);
 	else if (order.moved_bytes)
 		note_why(GP_SPILL_BACK, "");
 	else
@@ -416,25 +416,25 @@ static void *watch(void *unused)
 bool gp_spill_settle(CUdeviceptr ptr)
 {
 	struct order order = {.block = ptr};
-	struct gp_sleep_result result;
+	struct gp_quiet_refusal refusal;
 	bool is_quiet;
 
 	if (gp_likely(!gp_spill_host_bytes()) || !gp_spill_has(&gp_state.device_map, ptr))
 		return true;
 	/* The gate closes only while there is no visit. */
 	gp_submit_end_visit();
-	is_quiet = run(&order, move_block_in, IN_WAIT_ASK, &result);
+	is_quiet = run(&order, move_block_in, IN_WAIT_ASK, &refusal);
 	if (is_quiet && order.error == -ENOMEM) {
 		gp_context_each(give_back_all, NULL);
 		order.error = 0;
-		is_quiet = run(&order, move_block_in, IN_WAIT_ASK, &result);
+		is_quiet = run(&order, move_block_in, IN_WAIT_ASK, &refusal);
 	}
 	gp_submit_visit();
 	if (is_quiet && !gp_spill_has(&gp_state.device_map, ptr))
 		return true;
 	gp_log(GP_LOG_WARN,
 		"memory that GPUPOOL_SPILL has moved to the host cannot be exported, and did not come back: %s",
-		!is_quiet                ? result.why
+		!is_quiet                ? refusal.why
 		: order.error == -ENOMEM ? "short of device memory"
 					 : "the driver refused a call");
 	return false;
