@@ -16,13 +16,13 @@ import dataclasses
 import importlib.util
 import pathlib
 import re
-import statistics
 import subprocess
 import sys
 import threading
 import time
 
 import ctl
+import launches
 import nvml
 import programs
 from results import Results, load
@@ -36,7 +36,6 @@ SECONDS_OF_64_GIB = 1.6
 TURN_MIB, LEFT_MIB, TURN_SECONDS, SWITCHES = 40 << 10, 56 << 10, 10.5, 5
 PHASE_SECONDS, SHARE = 30, 0.9
 PART_SECONDS, SWITCH_SECONDS = 270, 3
-KERNEL_NS, LAUNCHES, LAUNCH_ROUNDS, LAUNCH_RATIO, LAUNCH_SECONDS = 3000, 10000, 31, 1.01, 90
 DEEP_MIB, DEEP_SECONDS, DEEP_ROUNDS = 4 << 10, 40, 2
 
 ROUND = re.compile(
@@ -216,53 +215,6 @@ def check_programs(results, library, out, mib):
             if verdict in ("right", "WRONG"):
                 results.check(f"{name}: {what.strip()}", verdict == "right")
         results.check(f"{name}: finished", done.status == 0, f"status {done.status}")
-
-
-def launch_ways(library):
-    """The configurations of launch_cost. The first is the one that the others are compared with."""
-    def way(name, **variables):
-        return programs.Config(name, library, {"GPUPOOL_LOG": "info", **variables})
-    return [programs.Config("raw"), way("split", GPUPOOL_POOL="split"), way("vmm", GPUPOOL_POOL="vmm"),
-            way("vmm, sleep", GPUPOOL_POOL="vmm", GPUPOOL_SLEEP="on")]
-
-
-def take_launch_turns(running, rounds):
-    """Nanoseconds of a launch, {how: {name: [of each round]}}; None once a program has failed. The order rotates."""
-    taken = {how: {name: [] for name in running} for how in ("back", "wait")}
-    names = list(running)
-    for nth in range(rounds + 1):
-        for how, found in taken.items():
-            for name in names[nth % len(names):] + names[:nth % len(names)]:
-                running[name].tell(how)
-                words = running[name].line().split()
-                if len(words) != 2 or words[0] != "launch":
-                    return None
-                if nth:  # the first turn of each does not count
-                    found[name].append(float(words[1]))
-    return taken
-
-
-def judge_launches(results, taken):
-    """The median of the ratios of all rounds counts, since the machine drifts."""
-    for how, what in (("back", "back to back"), ("wait", "each with a wait")):
-        raw, *others = taken[how].items()
-        results.note(f"launches {what}, raw", statistics.median(raw[1]) / 1000, "us")
-        for name, times in others:
-            ratio = statistics.median(own / base for own, base in zip(times, raw[1]))
-            results.bar(f"launches {what}: {name} over raw", ratio, "", "<=", LAUNCH_RATIO)
-
-
-def check_launches(results, library, out, launches, rounds, directory):
-    words = [programs.BIN / "launch_cost", KERNEL_NS, launches]
-    with contextlib.ExitStack() as stack:
-        running = {way.name: stack.enter_context(
-            Program(way, words, log_of(out, f"launches {way.name}"), {}, LAUNCH_SECONDS, directory))
-            for way in launch_ways(library)}
-        is_right = [program.line().endswith("right") for program in running.values()]
-        taken = take_launch_turns(running, rounds) if all(is_right) else None
-    results.check("launches: all programs have run", taken is not None)
-    if taken:
-        judge_launches(results, taken)
 
 
 def turn_of(line):
@@ -450,7 +402,10 @@ def run_times(results, library, out, options):
 
 def run_launches(results, library, out, options):
     with programs.private_dir() as directory:
-        check_launches(results, library, out, LAUNCHES, max(3, round(LAUNCH_ROUNDS * options.scale)), directory)
+        def start(config, words):
+            log = log_of(out, f"launches {config.name}")
+            return Program(config, words, log, {}, launches.PROGRAM_SECONDS, directory)
+        launches.check(results, library, start, seconds=launches.SECONDS * options.scale)
 
 
 def run_turns(results, library, out, options):

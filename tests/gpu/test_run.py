@@ -7,6 +7,7 @@ import contextlib
 import io
 import json
 import pathlib
+import random
 import socket
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from unittest import mock
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 import ctl
+import launches
 import memory_watch
 import part_async
 import part_backends
@@ -837,26 +839,6 @@ class Sleep(WithOut):
         notes = {row["name"]: row["value"] for row in results.load(self.out, ["streams"])}
         self.assertEqual(notes["nodes: left out"], "conditional nodes need CUDA 12.4")
 
-    def test_a_launch_is_compared_by_the_median_of_the_ratios_of_rounds(self):
-        raw, slower = [4000.0, 8000.0, 4000.0], [4030.0, 8060.0, 4400.0]
-        taken = {"back": {"raw": raw, "split": slower}, "wait": {"raw": raw, "split": [time * 1.02 for time in raw]}}
-        part_sleep.judge_launches(self.results, taken)
-        self.assertEqual(self.names(False), ["launches each with a wait: split over raw"])
-
-    def test_programs_take_turns_in_an_order_that_rotates_and_the_first_round_does_not_count(self):
-        order = []
-
-        def program(name, lines):
-            return types.SimpleNamespace(tell=lambda how: order.append((name, how)), line=lambda: next(lines))
-
-        def running(lines):
-            return {"raw": program("raw", iter(lines)), "own": program("own", iter(lines))}
-
-        taken = part_sleep.take_launch_turns(running([f"launch {n}" for n in range(1, 7)]), 2)
-        self.assertEqual(taken["back"]["raw"], [3.0, 5.0])
-        self.assertEqual([name for name, how in order if how == "back"], ["raw", "own", "own", "raw", "raw", "own"])
-        self.assertIsNone(part_sleep.take_launch_turns(running([""]), 2))
-
     def turns(self, seconds, n=2, wrong=0):
         outcome = part_sleep.Outcome([(0.0, 100, 0), (9.0, 200, 0)], [(2.0, 100, 0), (2.0, 200, wrong)][:n], seconds)
         part_sleep.judge_turns(self.results, part_sleep.Turns(seconds=30, switches=2), outcome, "")
@@ -882,6 +864,97 @@ class Sleep(WithOut):
     def test_a_line_of_a_turn_is_parsed_and_a_missing_one_is_none(self):
         self.assertEqual(part_sleep.turn_of("turn 1.250 40 0"), (1.25, 40, 0))
         self.assertIsNone(part_sleep.turn_of(""))
+
+
+class Launches(WithOut):
+    """The arithmetic of launches.py, with programs whose times are known."""
+
+    NAMES = ["raw", "split", "vmm", launches.GATED]
+
+    def rounds(self, factors, jitters=(1.0, 0.97, 1.03, 1.01, 0.99)):
+        """Rounds in which a way takes factors[name] times as long as raw. jitters: of whole rounds."""
+        def times(jitter):
+            return {name: 4000.0 * jitter * factors.get(name, 1) for name in self.NAMES}
+        return [{how: times(jitter) for how in launches.HOWS} for jitter in jitters]
+
+    def start(self, order, answers):
+        """A function that starts programs. answers: name -> the time of its next turn."""
+        @contextlib.contextmanager
+        def started(name):
+            order.append(("start", name))
+            lines = ["content   right"]
+
+            def tell(how):
+                order.append((how, name))
+                lines.append(f"launch {answers(name)}")
+            yield types.SimpleNamespace(tell=tell, line=lambda: lines.pop(0))
+        return started
+
+    def judged(self, rounds):
+        launches.judge(self.results, rounds)
+        return {row["name"]: row["value"] for row in results.load(self.out, ["streams"])}
+
+    def test_a_way_is_the_median_of_its_processes_and_its_spread_is_shown(self):
+        rounds = self.rounds({})
+        rounds[0]["back"]["vmm"] = 9000.0  # one process does not count for more than its place
+        values = self.judged(rounds)
+        self.assertEqual(values["launches: processes of each way"], 5)
+        self.assertEqual(values["launches back to back, vmm"], "4.040 (3.880 to 9.000)")
+        self.assertEqual(values["launches each with a wait, raw"], "4.000 (3.880 to 4.120)")
+
+    def test_a_cost_of_half_a_per_cent_is_shown_to_be_at_most_one_though_rounds_differ_by_more(self):
+        values = self.judged(self.rounds({launches.GATED: 1.005}))
+        self.assertAlmostEqual(values["launches back to back: vmm, sleep over vmm"], 1.005)
+        self.assertIn("at most 1%", values["launches back to back: vmm, sleep over vmm, 95%"])
+        self.assertEqual(self.bad(), [])
+
+    def test_a_cost_of_three_per_cent_misses_each_bar_of_its_way(self):
+        self.judged(self.rounds({launches.GATED: 1.03}))
+        self.assertEqual(len(self.bad()), 3 * len(launches.HOWS))
+
+    def test_an_interval_shows_denies_or_leaves_open(self):
+        self.assertEqual(launches.saying(0.99, 1.01), "at most 1%: shown")
+        self.assertEqual(launches.saying(1.011, 1.02), "at most 1%: denied")
+        self.assertEqual(launches.saying(0.99, 1.02), "at most 1%: neither shown nor denied")
+
+    def test_an_interval_is_that_of_rounds_drawn_again(self):
+        even = self.rounds({"vmm": 1.02}, [1.0] * 9)
+        self.assertEqual([round(bound, 9) for bound in launches.interval_of(even, "back", "vmm", "raw")], [1.02, 1.02])
+        uneven = [*even]
+        uneven[:4] = self.rounds({"vmm": 0.98}, [1.0] * 4)
+        low, high = launches.interval_of(uneven, "back", "vmm", "raw")
+        self.assertEqual((round(low, 9), round(high, 9)), (0.98, 1.02))
+        self.assertEqual(launches.interval_of(uneven, "back", "vmm", "raw"), (low, high))  # the same draws again
+
+    def test_each_round_starts_new_processes_in_an_order_that_the_seed_gives(self):
+        def order_of(seed):
+            order = []
+            found = launches.take_rounds(self.NAMES, self.start(order, lambda name: 5.0), 3, 2, 0, seed)
+            return order, found
+        order, found = order_of(1)
+        self.assertEqual(order, order_of(1)[0])
+        self.assertNotEqual(order, order_of(2)[0])
+        self.assertEqual(len(found), 3)
+        self.assertEqual(sorted(name for what, name in order if what == "start"), sorted(3 * self.NAMES))
+        for how in launches.HOWS:
+            turns = [name for what, name in order if what == how]
+            self.assertEqual([sorted(turns[at:at + 4]) for at in range(0, 36, 4)], 9 * [sorted(self.NAMES)])
+
+    def test_the_first_turn_of_a_process_does_not_count(self):
+        times = iter([100.0, 100.0, 1.0, 2.0, 3.0, 4.0])  # back and wait, in turns
+        one = launches.take_round(["raw"], self.start([], lambda name: next(times)), 2, random.Random(1))
+        self.assertEqual(one, {"back": {"raw": 2.0}, "wait": {"raw": 3.0}})
+
+    def test_no_round_begins_once_the_time_is_up_but_some_are_taken_in_any_case(self):
+        order = []
+        found = launches.take_rounds(["raw"], self.start(order, lambda name: 5.0), 40, 1, 75, 1,
+                                     lambda: 10 * order.count(("start", "raw")))
+        self.assertEqual(len(found), 8)
+        found = launches.take_rounds(["raw"], self.start([], lambda name: 5.0), 40, 1, 0, 1)
+        self.assertEqual(len(found), launches.ROUNDS_MIN)
+
+    def test_a_program_that_fails_ends_the_measurement(self):
+        self.assertIsNone(launches.take_rounds(["raw"], self.start([], lambda name: ""), 2, 1, 0, 1))
 
 
 class Spill(WithOut):
