@@ -87,7 +87,7 @@ def interval_of(rounds, how, name, base, seed=SEED):
 
 
 def saying(low, high, limit=LIMIT):
-    """Whether the interval lies below the limit, above it, or on both sides."""
+    """Returns whether the interval lies below the limit, above it, or on both sides."""
     bound = f"at most {limit - 1:.0%}"
     if high <= limit:
         return f"{bound}: shown"
