@@ -25,6 +25,11 @@
 #define LOG_NS UINT64_C(5000000000)
 #define ASK_NS UINT64_C(500000000)
 
+/* It looks for free memory this often. */
+#define LOOK_NS UINT64_C(1000000)
+
+#define NS_PER_MS UINT64_C(1000000)
+
 /* The thread that unpins pauses while another one wants to wake the process: it would take the lock again first. */
 #define UNPIN_PAUSE_NS UINT64_C(1000000)
 
@@ -117,7 +122,7 @@ enum attempt {
  * Takes the device memory of all pools, and then moves all in; or holds none of it. A context that has ended or broken
  * is left out: its memory cannot come back, and the driver refuses the program's work itself.
  */
-static enum attempt try_to_wake(struct gp_sleepers *sleepers, int *ret_error)
+static enum attempt try_to_wake(struct gp_sleepers *sleepers, int *ret_error, uint64_t *ret_taken_ns)
 {
 	unsigned n_lost;
 	int r;
@@ -127,6 +132,7 @@ static enum attempt try_to_wake(struct gp_sleepers *sleepers, int *ret_error)
 		r = gp_sleepers_enter(sleepers, UINT64_MAX);
 		if (!r)
 			r = gp_sleepers_take_device(sleepers);
+		*ret_taken_ns = gp_clock_now_ns(NULL);
 		if (!r)
 			r = gp_sleepers_move_in(sleepers);
 		if (r)
@@ -145,7 +151,10 @@ struct wait {
 	enum attempt attempt; /* the last result */
 	int error;
 	uint64_t bytes;
-	uint64_t log_ns, ask_ns; /* when to log, and to ask others for memory, the next time */
+	uint64_t log_ns, ask_ns;             /* when to log, and to ask others for memory, the next time */
+	uint64_t start_ns;                   /* when the wait began; 0: not yet */
+	uint64_t try_ns, taken_ns, woken_ns; /* of the last attempt: its start, its memory, its end */
+	bool is_undo;                        /* of a sleep that failed */
 };
 
 static void log_wait(const struct wait *wait)
@@ -158,6 +167,42 @@ static void log_wait(const struct wait *wait)
 		gp_log(GP_LOG_WARN, "waking: the driver refused the memory with error %d; trying again", wait->error);
 }
 
+/* To be called without the lock: a log may make the thread wait. */
+static void log_woken(const struct wait *wait)
+{
+	if (wait->attempt != WOKEN || wait->is_undo)
+		return;
+	gp_log(GP_LOG_INFO,
+		"awake: %" PRIu64 " MiB of device memory are back in %" PRIu64 " ms: %" PRIu64
+		" ms until it was free, %" PRIu64 " ms to take it, %" PRIu64 " ms to move",
+		wait->bytes / GP_MIB, (wait->woken_ns - wait->start_ns) / NS_PER_MS,
+		(wait->try_ns - wait->start_ns) / NS_PER_MS, (wait->taken_ns - wait->try_ns) / NS_PER_MS,
+		(wait->woken_ns - wait->taken_ns) / NS_PER_MS);
+}
+
+/*
+ * A process that waits looks for free memory, and makes an attempt only if there is enough. An attempt takes all memory
+ * that there is for a moment, and delays the process that gives it back. Whenever it asks others it makes an attempt in
+ * any case, since the driver may have more than it reports.
+ */
+static void attempt_to_wake(struct gp_sleepers *sleepers, struct wait *wait)
+{
+	uint64_t now_ns = gp_clock_now_ns(NULL);
+	bool is_first = !wait->start_ns;
+
+	if (is_first)
+		wait->start_ns = now_ns;
+	if ((is_first || now_ns < wait->ask_ns) && gp_sleepers_are_short(sleepers)) {
+		wait->attempt = SHORT;
+		return;
+	}
+	wait->try_ns = now_ns;
+	wait->is_undo = is_undoing;
+	atomic_store(&state, GP_SLEEP_WAKING);
+	wait->attempt = try_to_wake(sleepers, &wait->error, &wait->taken_ns);
+	wait->woken_ns = gp_clock_now_ns(NULL);
+}
+
 /* Makes an attempt to wake, as the only thread. After a failure the process is asleep, and holds no device memory. */
 static bool wake_alone(struct gp_sleepers *sleepers, struct wait *wait, struct gp_sleep_result *result)
 {
@@ -168,8 +213,7 @@ static bool wake_alone(struct gp_sleepers *sleepers, struct wait *wait, struct g
 	result->device_bytes = wait->bytes = bytes.device_bytes;
 	result->dropped_bytes = bytes.dropped_bytes;
 	result->host_bytes = bytes.host_bytes;
-	atomic_store(&state, GP_SLEEP_WAKING);
-	wait->attempt = try_to_wake(sleepers, &wait->error);
+	attempt_to_wake(sleepers, wait);
 	if (wait->attempt == WOKEN) {
 		lost = gp_sleepers_lost_bytes(sleepers);
 		if (lost)
@@ -195,7 +239,10 @@ static void pause_wake(struct wait *wait, unsigned attempt)
 		log_wait(wait);
 		wait->log_ns = gp_clock_now_ns(NULL) + LOG_NS;
 	}
-	gp_clock_pause(NULL, attempt);
+	if (wait->attempt == SHORT)
+		gp_clock_sleep(LOOK_NS);
+	else
+		gp_clock_pause(NULL, attempt);
 }
 
 static bool fail_wake(const struct wait *wait, struct gp_sleep_result *result)
@@ -246,6 +293,7 @@ static bool wake(uint64_t end_ns, struct gp_sleep_result *result)
 		pause_wake(&wait, attempt);
 	}
 	atomic_fetch_sub(&n_wakers, 1);
+	log_woken(&wait);
 	return is_awake;
 }
 
@@ -296,14 +344,20 @@ static void reclaim_all(const struct gp_sleepers *sleepers)
 static bool sleep_alone(const struct gp_quiet_hold *hold, const struct gp_sleepers_drops *drops, uint64_t end_ns,
 	struct gp_sleep_result *result)
 {
+	uint64_t start_ns = gp_clock_now_ns(NULL), quiet_ns, ready_ns;
 	bool is_ready, is_asleep;
 
 	atomic_store(&state, GP_SLEEP_CLOSING);
 	is_ready = gp_quiet_begin(hold, GP_QUIET_YIELDS, end_ns, &result->refusal);
+	quiet_ns = gp_clock_now_ns(NULL);
 	if (is_ready)
 		reclaim_all(hold->sleepers);
 	is_ready = is_ready && prepare(hold->sleepers, drops, end_ns, result);
+	ready_ns = gp_clock_now_ns(NULL);
 	is_asleep = is_ready && move_out(hold->sleepers, result);
+	result->quiet_ns = quiet_ns - start_ns;
+	result->host_ns = ready_ns - quiet_ns;
+	result->move_ns = gp_clock_now_ns(NULL) - ready_ns;
 	gp_sleepers_leave(hold->sleepers);
 	is_undoing = is_ready && !is_asleep;
 	if (is_ready)
@@ -398,8 +452,12 @@ bool gp_sleep_as(const struct gp_sleep_request *request, struct gp_sleep_result 
 	is_asleep = fall_asleep_by(&request->drops, end_ns, ret_result);
 	ret_result->ns = gp_clock_now_ns(NULL) - start_ns;
 	if (is_asleep && !ret_result->was_so)
-		gp_log(GP_LOG_INFO, "asleep: %" PRIu64 " MiB of device memory have gone back to the driver",
-			ret_result->device_bytes / GP_MIB);
+		gp_log(GP_LOG_INFO,
+			"asleep: %" PRIu64 " MiB of device memory have gone back to the driver in %" PRIu64
+			" ms: %" PRIu64 " ms until nothing used it, %" PRIu64 " ms to get host memory, %" PRIu64
+			" ms to move",
+			ret_result->device_bytes / GP_MIB, ret_result->ns / NS_PER_MS, ret_result->quiet_ns / NS_PER_MS,
+			ret_result->host_ns / NS_PER_MS, ret_result->move_ns / NS_PER_MS);
 	return is_asleep;
 }
 
@@ -510,6 +568,7 @@ static bool wake_for_work(void)
 			pause_wake(&wait, attempt);
 	}
 	gp_quiet_depart();
+	log_woken(&wait);
 	return true;
 }
 

@@ -26,6 +26,8 @@ struct gp_sleep_result {
 	uint64_t dropped_bytes; /* of those, without their content */
 	uint64_t host_bytes;    /* of the content of the others */
 	uint64_t ns;
+	uint64_t quiet_ns, host_ns,
+		move_ns;                 /* parts of a sleep: until nothing used the memory; for host memory; to move */
 	struct gp_quiet_refusal refusal; /* after a failure */
 };
 

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 
+#include "backend_device.h"
 #include "pointer_answers.h"
 #include "pool/pool_control.h"
 #include "shim/base/clock.h"
@@ -198,6 +199,32 @@ int gp_sleepers_move_in(struct gp_sleepers *sleepers)
 void gp_sleepers_return_device(struct gp_sleepers *sleepers)
 {
 	each_entered(i, sleepers) gp_pool_sleep_return_device(sleepers->pools[i].pool);
+}
+
+static uint64_t asleep_on(const struct gp_sleepers *sleepers, const struct gp_device *device)
+{
+	uint64_t bytes = 0;
+
+	for (unsigned i = 0; i < sleepers->n_pools; i++)
+		if (sleepers->pools[i].context->device == device && !gp_sleepers_is_lost(sleepers->pools[i].context))
+			bytes += gp_pool_asleep(sleepers->pools[i].pool).device_bytes;
+	return bytes;
+}
+
+bool gp_sleepers_are_short(const struct gp_sleepers *sleepers)
+{
+	const struct gp_device *asked = NULL;
+
+	for (unsigned i = 0; i < sleepers->n_contexts; i++) {
+		struct gp_context *context = sleepers->contexts[i];
+
+		if (context->device == asked || gp_sleepers_is_lost(context))
+			continue;
+		asked = context->device;
+		if (gp_device_available(context) < asleep_on(sleepers, asked))
+			return true;
+	}
+	return false;
 }
 
 /* The first pool of each context asks for all of them. */

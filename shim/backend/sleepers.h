@@ -65,6 +65,12 @@ void gp_sleepers_return_device(struct gp_sleepers *sleepers);
 /* Unpins a piece of the host memory of one pool. False if none is pinned. Between enter and leave, asleep. */
 bool gp_sleepers_unpin(struct gp_sleepers *sleepers);
 
+/*
+ * True if a device has less free memory than is asleep there, so that an attempt to take it would only keep it from other
+ * processes for a moment. The driver may find more than it reports.
+ */
+bool gp_sleepers_are_short(const struct gp_sleepers *sleepers);
+
 /* Asks for device memory, on each device for what is asleep there. */
 void gp_sleepers_ask(struct gp_sleepers *sleepers);
 

@@ -29,6 +29,7 @@ void ends(void);
 void exits(void);
 void forks(void);
 void short_wake(void);
+void crowded_wake(void);
 void ends_asleep(void);
 
 /* Scenarios of app_sleep_fault.c. */

@@ -368,6 +368,39 @@ void short_wake(void)
 	app_report_driver();
 }
 
+enum { N_LOOKS = 50 };
+
+static void *make_room(void *handle)
+{
+	uint64_t looks = app_calls("cuMemGetInfo_v2"), taken = app_calls("cuMemCreate");
+
+	while (app_calls("cuMemGetInfo_v2") < looks + N_LOOKS)
+		usleep(1000);
+	app_fact("taken by a wait of 50 looks", app_calls("cuMemCreate") - taken);
+	APP_MUST(cuMemRelease(*(CUmemGenericAllocationHandle *)handle));
+	return NULL;
+}
+
+/* The device has 64 MiB, of which other memory of the program takes so much that its pool cannot wake. */
+void crowded_wake(void)
+{
+	const CUmemAllocationProp properties = {
+		.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+	CUmemGenericAllocationHandle handle;
+	pthread_t other;
+
+	app_start();
+	make_blocks();
+	if (gpupool_sleep(TIMEOUT_MS) < 0)
+		return;
+	APP_MUST(cuMemCreate(&handle, 40 * MIB, &properties, 0));
+	app_fact("asleep", app_device_bytes(0));
+	(void)pthread_create(&other, NULL, make_room, &handle);
+	app_say("wrong words", "%zu", count_wrong());
+	(void)pthread_join(other, NULL);
+	app_report_driver();
+}
+
 static pthread_barrier_t both;
 
 static void *use_cache(void *unused)
