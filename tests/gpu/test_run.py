@@ -43,6 +43,7 @@ import programs
 import results
 import run
 import submissions
+import turns
 
 SUMMARY = {
     "mode": "fill", "bytes": "65536", "players": "2", "rounds": "2000", "reused": "1990",
@@ -839,31 +840,11 @@ class Sleep(WithOut):
         notes = {row["name"]: row["value"] for row in results.load(self.out, ["streams"])}
         self.assertEqual(notes["nodes: left out"], "conditional nodes need CUDA 12.4")
 
-    def turns(self, seconds, n=2, wrong=0):
-        outcome = part_sleep.Outcome([(0.0, 100, 0), (9.0, 200, 0)], [(2.0, 100, 0), (2.0, 200, wrong)][:n], seconds)
-        part_sleep.judge_turns(self.results, part_sleep.Turns(seconds=30, switches=2), outcome, "")
-        return self.names(False)
-
-    def test_turns_are_compared_with_the_same_steps_one_after_the_other(self):
-        self.assertEqual(self.turns(64), [])
-
-    def test_turns_that_take_too_long_miss_the_bar(self):
-        self.assertEqual(self.turns(68), ["turns: share of the time of one after the other"])
-
-    def test_turns_that_are_missing_or_wrong_fail(self):
-        self.assertEqual(self.turns(64, wrong=1), ["turns: all are done, and no word is wrong"])
-        self.results = results.Results(self.out, "streams")
-        self.assertEqual(self.turns(32, n=1), ["turns: all are done, and no word is wrong"])
-
     def test_a_deep_sleep_is_left_out_without_gpupool_stat(self):
         with mock.patch.object(programs, "stat_program", return_value=None):
             part_sleep.check_deep(self.results, pathlib.Path("lib"), self.out, 64, 5)
         rows = results.load(self.out, ["streams"])
         self.assertEqual([(row["type"], row["value"]) for row in rows], [("note", "Jansson is missing")])
-
-    def test_a_line_of_a_turn_is_parsed_and_a_missing_one_is_none(self):
-        self.assertEqual(part_sleep.turn_of("turn 1.250 40 0"), (1.25, 40, 0))
-        self.assertIsNone(part_sleep.turn_of(""))
 
 
 class Launches(WithOut):
@@ -955,6 +936,101 @@ class Launches(WithOut):
 
     def test_a_program_that_fails_ends_the_measurement(self):
         self.assertIsNone(launches.take_rounds(["raw"], self.start([], lambda name: ""), 2, 1, 0, 1))
+
+
+class Turns(WithOut):
+    """The arithmetic of turns.py: the first process makes 10 steps a second alone, and the second one 20."""
+
+    PLAN = turns.Plan(40 << 10, 56 << 10, 30, 2, 10)
+    OUT = ("gpupool[1]: info: asleep: 40960 MiB of device memory have gone back to the driver in 1050 ms: 20 ms until nothing "
+           "used it, 30 ms to get host memory, 1000 ms to move")
+    INTO = ("gpupool[2]: info: awake: 40960 MiB of device memory are back in 1900 ms: 950 ms until it was free, 50 ms to take "
+            "it, 900 ms to move")
+
+    def outcome(self, seconds, steps=(290, 580), wrong=0):
+        """Two turns of 30 s, one of which is a check."""
+        found = [turns.Turn(2.0, 1.0, 29.0, n, wrong) for n in steps]
+        alone = ([turns.Turn(0.0, 1.0, 9.0, 90, 0), turns.Turn(0.0, 1.0, 11.0, 110, 0)], [turns.Turn(5.0, 1.0, 10.0, 200, 0)])
+        return turns.Outcome(alone, found, [turns.Switch(0.0) for _ in found], seconds)
+
+    def judged(self, outcome, is_over=False, plan=PLAN):
+        turns.judge(self.results, plan, outcome, is_over, "why")
+        return {row["name"]: row["value"] for row in results.load(self.out, ["streams"])}
+
+    def test_turns_are_compared_with_the_same_steps_one_after_the_other(self):
+        values = self.judged(self.outcome(64))
+        self.assertAlmostEqual(values["turns: share of the time of one after the other"], 60 / 64)
+        self.assertAlmostEqual(values["turns: seconds in all, lost to switches"], 4)
+        self.assertAlmostEqual(values["turns: seconds in all, lost to slower work"], 0)
+        self.assertEqual(self.bad(), [])
+
+    def test_steps_that_are_slower_than_alone_are_lost_time_and_not_that_of_switches(self):
+        values = self.judged(self.outcome(64, steps=(261, 580)))
+        self.assertAlmostEqual(values["turns: share of the time of one after the other"], (60 - 2.9) / 64)
+        self.assertAlmostEqual(values["turns: seconds in all, lost to slower work"], 2.9)
+        self.assertEqual(values["turn 1: steps, and their speed over that alone"], "261 0.900")
+        self.assertEqual(self.bad(), ["turns: share of the time of one after the other"])
+
+    def test_turns_that_take_too_long_miss_the_bar(self):
+        self.judged(self.outcome(68))
+        self.assertEqual(self.bad(), ["turns: share of the time of one after the other"])
+
+    def test_shorter_phases_have_the_bar_of_the_switches(self):
+        values = self.judged(self.outcome(64), plan=turns.Plan(1, 1, 10, 2))
+        self.assertAlmostEqual(values["turns: share of work in phases of 30 s"], 30 / 32)
+
+    def test_turns_that_are_missing_or_wrong_fail(self):
+        self.judged(self.outcome(64, wrong=1))
+        self.assertEqual(self.bad(), ["turns: all are done, and no word is wrong"])
+        self.results = results.Results(self.out, "streams")
+        self.judged(self.outcome(32, steps=(290,)))
+        self.assertEqual(self.bad(), ["turns: all are done, and no word is wrong"])
+        self.results = results.Results(self.out, "streams")
+        self.judged(turns.Outcome())
+        self.assertEqual(self.bad(), ["turns: all are done, and no word is wrong"])
+
+    def test_turns_for_which_the_time_is_up_are_left_out(self):
+        plan = turns.Plan(1, 1, 30, 6)
+        values = self.judged(self.outcome(64), is_over=True, plan=plan)
+        self.assertEqual((self.bad(), values["turns: left out, as the time was up"]), ([], 4))
+        self.assertTrue(plan.has_time(280 - 20 - 3 - 36))
+        self.assertFalse(plan.has_time(281 - 20 - 3 - 36))
+
+    def test_a_line_of_a_turn_is_parsed_and_a_missing_one_is_none(self):
+        self.assertEqual(turns.Turn.of("turn 1.250 0.500 28.000 40 0"), turns.Turn(1.25, 0.5, 28.0, 40, 0))
+        self.assertIsNone(turns.Turn.of(""))
+
+    def test_a_switch_is_taken_from_the_logs_of_both_processes_after_it_began(self):
+        waker = [(1.0, self.INTO), (10.5, "gpupool[2]: info: waking: asked process 1, idle for 0 s"), (11.9, self.INTO)]
+        switch = turns.Switch.of(10.0, [(2.0, self.OUT), (11.6, self.OUT)], waker)
+        self.assertEqual((switch.asked, switch.slept, switch.woke), (10.5, 11.6, 11.9))
+        self.assertAlmostEqual(switch.overlap(), 11.6 - (11.9 - 0.95))
+        self.assertEqual(switch.text(), "asked after 0.50 s; out 1.05 s: quiet 0.02, host memory 0.03, move 1.00, 38.8 GiB/s; "
+                                        "in 0.95 s after 0.95: take 0.05, move 0.90, 42.1 GiB/s; both 0.65 s")
+        self.assertEqual(turns.Switch.of(10.0, [], []).text(), "nothing was logged")
+
+    def test_processes_take_turns_until_the_time_is_up(self):
+        def process(name):
+            return types.SimpleNamespace(tell=lambda: told.append(name), line=lambda: "turn 1 1 1 5 0", said=lambda: [])
+        told, times = [], iter([True, True, True, False])
+        outcome = turns.Outcome()
+        turns.take_turns(turns.Plan(1, 1, 1, 6), (process("first"), process("second")), outcome, lambda: next(times), lambda: None)
+        self.assertEqual((told, len(outcome.turns)), (["first", "second", "first"], 3))
+
+    def test_each_process_is_measured_alone_before_the_turns_and_after_them(self):
+        told = []
+
+        def start(config, name, words, seconds):
+            lines = ["ready 0.000 1 0"]
+
+            def tell(alone=""):
+                told.append((name, alone))
+                lines.append("turn 1.0 1.0 29.0 290 0")
+            return types.SimpleNamespace(tell=tell, line=lambda: lines.pop(0), said=lambda: [])
+        turns.check(self.results, pathlib.Path("lib"), start, turns.Plan(1, 1, 30, 2, 10), lambda: 0, lambda name: "")
+        first, second = "turns first", "turns second"
+        self.assertEqual(told, [(first, 10), (second, 10), (first, ""), (second, ""), (second, 10), (first, 10)])
+        self.assertTrue(results.load(self.out, ["streams"])[1]["ok"])
 
 
 class Spill(WithOut):
