@@ -39,7 +39,7 @@
 #define OUT_WAIT_AGAIN_NS (10 * MS)
 #define OUT_AGAIN_NS      (10 * S)
 
-/* Memory that comes back makes the program wait this long, and moves in parts of this size. */
+/* Memory that comes back makes the program wait this long, and moves in parts of this size, but for larger chunks. */
 #define IN_WAIT_NS  (50 * MS)
 #define IN_PART     (1 * GP_GIB)
 #define IN_WAIT_ASK (1 * S) /* for a call that cannot go on without it */
@@ -75,10 +75,12 @@ static void note_why(enum gp_spill_direction direction, const char *why)
 /* An order to move memory of several pools. */
 struct order {
 	uint64_t bytes, least, most; /* out: as make_room, and the most that may go; in: the most that may come */
+	uint64_t part;               /* in: nothing more comes after so many bytes */
 	CUdeviceptr block;           /* in: only this block; or 0 */
 	struct gp_context *context;  /* out; in: one of the device */
 	uint64_t moved_bytes;
-	bool has_peers; /* some of the device's memory may be used by other devices */
+	bool has_peers;  /* some of the device's memory may be used by other devices */
+	bool is_bounded; /* out: the setting allows no more than `most` */
 	int error;
 };
 
@@ -107,6 +109,16 @@ static unsigned list_pools(struct order *order, const struct gp_sleepers *sleepe
 	return n;
 }
 
+/* Returns how much more may go to the host. With the lock of quiet.h: other threads may be short, too. */
+static uint64_t most_out(bool *ret_is_bounded)
+{
+	uint64_t bound = gp_state.config.spill_bytes, left = gp_memory_left("", GP_MEMORY_FOR_USER);
+
+	bound -= gp_min(gp_spill_host_bytes(), bound);
+	*ret_is_bounded = bound <= left;
+	return gp_min(bound, left);
+}
+
 static void move_out(void *arg, const struct gp_sleepers *sleepers)
 {
 	struct order *order = arg;
@@ -119,6 +131,7 @@ static void move_out(void *arg, const struct gp_sleepers *sleepers)
 	/* A limit that was lowered may have been exceeded before. */
 	if (!left)
 		missing += gp_budget_over(budget);
+	order->most = most_out(&order->is_bounded);
 	order->moved_bytes = gp_spill_out(pools, n, gp_max(missing, order->least), order->most, &order->error);
 }
 
@@ -127,7 +140,7 @@ static void move_in(void *arg, const struct gp_sleepers *sleepers)
 	struct order *order = arg;
 	unsigned n = list_pools(order, sleepers, false);
 
-	order->moved_bytes = gp_spill_in(pools, n, order->most, &order->error);
+	order->moved_bytes = gp_spill_in(pools, n, order->most, order->part, &order->error);
 }
 
 static void move_block_in(void *arg, const struct gp_sleepers *sleepers)
@@ -206,9 +219,9 @@ static void refuse(const char *why)
 	gp_log(level, "GPUPOOL_SPILL: no memory was moved to the host: %s", why);
 }
 
-static const char *why_not_moved(const struct order *order, uint64_t bound)
+static const char *why_not_moved(const struct order *order)
 {
-	if (order->error == -ENOMEM && bound <= order->bytes)
+	if (order->error == -ENOMEM && order->is_bounded && order->most <= order->bytes)
 		return "GPUPOOL_SPILL does not allow more";
 	if (order->error == -ENOMEM && order->has_peers)
 		return "other devices may use the memory (peer access)";
@@ -219,12 +232,9 @@ static const char *why_not_moved(const struct order *order, uint64_t bound)
 
 uint64_t gp_spill_make_room(void *arg, uint64_t bytes, uint64_t least)
 {
-	uint64_t bound = gp_state.config.spill_bytes, host = gp_spill_host_bytes();
 	struct order order = {.context = arg, .bytes = bytes, .least = least};
 	struct gp_quiet_refusal refusal;
 
-	bound -= gp_min(host, bound);
-	order.most = gp_min(bound, gp_memory_left("", GP_MEMORY_FOR_USER));
 	if (!gp_spill_backend_works()) {
 		refuse("the driver lacks functions for it");
 		return 0;
@@ -238,7 +248,7 @@ uint64_t gp_spill_make_room(void *arg, uint64_t bytes, uint64_t least)
 	if (order.moved_bytes)
 		note_out(order.context->device, order.moved_bytes);
 	else
-		refuse(why_not_moved(&order, bound));
+		refuse(why_not_moved(&order));
 	return order.moved_bytes;
 }
 
@@ -325,10 +335,10 @@ static void note_back(const struct gp_device *device, uint64_t bytes)
 	gp_mutex_unlock(&lock);
 }
 
-/* Brings back at most these bytes, in one part. Returns the bytes. */
+/* Brings back one part of at most these bytes. Returns its bytes. */
 static uint64_t bring_part(struct room *room, uint64_t most, uint64_t lacking)
 {
-	struct order order = {.context = room->context, .most = gp_min(most, IN_PART)};
+	struct order order = {.context = room->context, .most = most, .part = IN_PART};
 	struct gp_quiet_refusal refusal;
 
 	if (lacking)
@@ -401,6 +411,9 @@ static void *watch(void *unused)
 		gp_clock_sleep(LOOK_NS);
 		if (gp_slow_path_is_any(GP_SLOW_PATH_BYPASS | GP_SLOW_PATH_END))
 			return NULL;
+		/* Nothing comes back asleep. Deep asleep, the driver must not be called. */
+		if (gp_slow_path_is_any(GP_SLOW_PATH_ASLEEP | GP_SLOW_PATH_DEEP))
+			continue;
 		if (gp_spill_host_bytes()) {
 			for (int i = 0; i < GP_DEVICES_MAX; i++)
 				look_at(i);
