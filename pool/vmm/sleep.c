@@ -283,6 +283,16 @@ int gp_pool_sleep_take_host(struct gp_pool *pool, bool (*must_stop)(void *arg), 
 	return r;
 }
 
+/* Notes that a chunk that is asleep has device memory, or has none any more. */
+static void note_taken(struct gp_pool *pool, const struct gp_chunk *chunk, bool is_taken)
+{
+	uint64_t *taken = &pool->cache.vm->asleep.taken_bytes;
+
+	gp_mutex_lock(&pool->lock);
+	*taken = is_taken ? *taken + chunk->size : *taken - chunk->size;
+	gp_mutex_unlock(&pool->lock);
+}
+
 static void set_asleep(struct gp_pool *pool, struct gp_chunk *chunk, bool is_asleep)
 {
 	struct gp_sleep_bytes *asleep = &pool->cache.vm->asleep;
@@ -296,6 +306,7 @@ static void set_asleep(struct gp_pool *pool, struct gp_chunk *chunk, bool is_asl
 		asleep->host_bytes += chunk->saved->bytes;
 	} else {
 		asleep->device_bytes -= chunk->size;
+		asleep->taken_bytes -= chunk->size;
 		asleep->dropped_bytes -= dropped;
 		asleep->host_bytes -= chunk->saved->bytes;
 	}
@@ -396,8 +407,10 @@ void gp_pool_sleep_return_device(struct gp_pool *pool)
 		if (!chunk->is_asleep || chunk->handle == GP_CHUNK_NO_HANDLE)
 			continue;
 		/* A chunk that the driver does not unmap keeps its memory, and is unmapped before it is mapped. */
-		if (!chunk->is_mapped || !unmap(pool, chunk))
+		if (!chunk->is_mapped || !unmap(pool, chunk)) {
 			release(pool, chunk);
+			note_taken(pool, chunk, false);
+		}
 	}
 }
 
@@ -415,6 +428,7 @@ int gp_pool_sleep_take_device(struct gp_pool *pool)
 		r = is_dead(pool) ? GP_E_DEAD : mapping_of(pool)->create(arg_of(pool), chunk->size, &chunk->handle);
 		if (r)
 			break;
+		note_taken(pool, chunk, true);
 	}
 	if (r)
 		gp_pool_sleep_return_device(pool);

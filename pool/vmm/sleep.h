@@ -26,6 +26,7 @@
 
 struct gp_sleep_bytes {
 	uint64_t device_bytes;  /* of chunks that go, or are asleep */
+	uint64_t taken_bytes;   /* of chunks that are asleep, and have device memory again: the wake goes on */
 	uint64_t dropped_bytes; /* of those chunks whose content is dropped */
 	uint64_t host_bytes;    /* of the content of the others */
 	uint64_t mapped_bytes;  /* of the host memory for that */

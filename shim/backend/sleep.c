@@ -607,7 +607,11 @@ struct gp_sleep_status gp_sleep_status(void)
 
 uint64_t gp_sleep_bytes_of(int device)
 {
-	return atomic_load(&state) != GP_SLEEP_AWAKE ? gp_sleepers_asleep(device).device_bytes : 0;
+	struct gp_sleep_bytes asleep = {0};
+
+	if (atomic_load(&state) != GP_SLEEP_AWAKE)
+		asleep = gp_sleepers_asleep(device);
+	return asleep.device_bytes - asleep.taken_bytes;
 }
 
 /* The child's calls go to the driver, which refuses them. */

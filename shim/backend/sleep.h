@@ -76,7 +76,10 @@ struct gp_sleep_status {
 struct gp_sleep_status gp_sleep_status(void);
 const char *gp_sleep_state_name(enum gp_sleep_state state);
 
-/* Returns the bytes of a device that are asleep. */
+/*
+ * Returns the bytes of a device that are asleep, and that a wake has not taken yet: the process takes them from what is
+ * free.
+ */
 uint64_t gp_sleep_bytes_of(int device);
 
 /* Watches the gate, forks and the ends of contexts. To be called before there is a context. */

@@ -282,6 +282,7 @@ static void add_asleep_of(void *arg, struct gp_pool *pool)
 	struct sum *sum = arg;
 
 	sum->bytes.device_bytes += bytes.device_bytes;
+	sum->bytes.taken_bytes += bytes.taken_bytes;
 	sum->bytes.dropped_bytes += bytes.dropped_bytes;
 	sum->bytes.host_bytes += bytes.host_bytes;
 }

@@ -639,6 +639,7 @@ const struct app_scenario app_scenarios[] = {
 	{"signalled", signalled, 0},
 	{"short-wake", short_wake, 0},
 	{"crowded-wake", crowded_wake, 0},
+	{"asks-waking", asks_waking, 0},
 	{"ends-asleep", ends_asleep, 0},
 	{"no-host", no_host, 0},
 	{"stopped", stopped, 0},

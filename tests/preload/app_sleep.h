@@ -30,6 +30,7 @@ void exits(void);
 void forks(void);
 void short_wake(void);
 void crowded_wake(void);
+void asks_waking(void);
 void ends_asleep(void);
 
 /* Scenarios of app_sleep_fault.c. */

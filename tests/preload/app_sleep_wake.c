@@ -368,6 +368,44 @@ void short_wake(void)
 	app_report_driver();
 }
 
+static void *wake(void *unused)
+{
+	(void)gpupool_wake(TIMEOUT_MS);
+	return NULL;
+}
+
+static size_t free_memory(void)
+{
+	size_t free_bytes = 0, total;
+
+	APP_MUST(cuMemGetInfo_v2(&free_bytes, &total));
+	return free_bytes;
+}
+
+/* The program asks for the free memory while its memory is taken back, and while content is copied. */
+void asks_waking(void)
+{
+	static const char *const points[] = {"cuMemMap", "cuMemcpyHtoDAsync_v2"};
+	pthread_t other;
+	size_t awake;
+
+	app_start();
+	make_blocks();
+	awake = free_memory();
+	for (unsigned i = 0; i < LENGTH(points); i++) {
+		if (gpupool_sleep(TIMEOUT_MS) < 0)
+			return;
+		app_stop_calls(points[i], false);
+		(void)pthread_create(&other, NULL, wake, NULL);
+		app_await_stopped_call();
+		app_say("free memory as awake", "%d", free_memory() == awake);
+		app_release_calls();
+		(void)pthread_join(other, NULL);
+	}
+	app_say("wrong words", "%zu", count_wrong());
+	app_report_driver();
+}
+
 enum { N_LOOKS = 50 };
 
 static void *make_room(void *handle)

@@ -511,6 +511,17 @@ static void invalidate_region(const char *name)
 	}
 }
 
+START_TEST(the_free_memory_of_a_process_that_wakes_is_that_of_one_that_is_awake)
+{
+	const char *env[] = {VMM, GPU, "SIMGPU_MEMORY=64M", NULL};
+
+	play_run(&(struct play){.program = "app_sleep", .words = {"asks-waking"}, .env = env, .preload = play_library});
+	ck_assert_int_eq(play_status, 0);
+	ck_assert_str_eq(play_out, "free memory as awake: 1\nfree memory as awake: 1\nwrong words: 0\n");
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
 START_TEST(a_thread_ends_and_a_region_is_invalidated_while_the_process_is_asleep)
 {
 	play_run(&(struct play){.program = "app_sleep",
@@ -557,6 +568,7 @@ static void add(TCase *tc)
 	tcase_add_test(tc, content_that_is_dropped_is_zero_when_the_process_wakes_and_the_rest_is_kept);
 	tcase_add_test(tc, a_process_that_was_stopped_does_not_carry_out_a_sleep_that_came_too_late);
 	tcase_add_loop_test(tc, a_process_that_cannot_sleep_says_why_and_stays_as_it_is, 0, LENGTH(refusals));
+	tcase_add_test(tc, the_free_memory_of_a_process_that_wakes_is_that_of_one_that_is_awake);
 	tcase_add_test(tc, a_thread_ends_and_a_region_is_invalidated_while_the_process_is_asleep);
 	tcase_add_test(tc, threads_at_work_find_their_content_while_others_put_the_process_to_sleep);
 }
