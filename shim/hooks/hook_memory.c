@@ -128,8 +128,11 @@ static int alloc_cached(struct gp_tcache *tcache, bool was_tried, uint64_t bytes
 	int r = 0;
 
 	*ret_addr = was_tried ? 0 : gp_tcache_take(tcache, bytes, options->module);
-	if (!*ret_addr)
+	if (!*ret_addr) {
+		/* As in gp_memory_alloc. */
+		gp_submit_await();
 		r = gp_tcache_alloc_with(tcache, bytes, options, ret_addr);
+	}
 	if (gp_unlikely(gp_slow_path_is_any(GP_SLOW_PATH_WATCHED)))
 		gp_record(gp_tcache_pool(tcache), ALLOC, *ret_addr, bytes, (uint64_t)r, flags_of_call(tcache),
 			stack_of_call(*ret_addr, bytes, r));

@@ -640,6 +640,7 @@ const struct app_scenario app_scenarios[] = {
 	{"short-wake", short_wake, 0},
 	{"crowded-wake", crowded_wake, 0},
 	{"asks-waking", asks_waking, 0},
+	{"full", full, 0},
 	{"ends-asleep", ends_asleep, 0},
 	{"no-host", no_host, 0},
 	{"stopped", stopped, 0},

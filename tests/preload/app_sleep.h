@@ -31,6 +31,7 @@ void forks(void);
 void short_wake(void);
 void crowded_wake(void);
 void asks_waking(void);
+void full(void);
 void ends_asleep(void);
 
 /* Scenarios of app_sleep_fault.c. */

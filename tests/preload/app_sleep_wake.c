@@ -368,6 +368,21 @@ void short_wake(void)
 	app_report_driver();
 }
 
+/* The device has no room for another block beside those that are asleep. */
+void full(void)
+{
+	CUdeviceptr more = 0;
+
+	app_start();
+	make_blocks();
+	if (gpupool_sleep(TIMEOUT_MS) < 0)
+		return;
+	app_result("more", cuMemAlloc_v2(&more, 40 * MIB));
+	app_fact("bytes", app_device_bytes(0));
+	app_say("wrong words", "%zu", count_wrong());
+	app_report_driver();
+}
+
 static void *wake(void *unused)
 {
 	(void)gpupool_wake(TIMEOUT_MS);
