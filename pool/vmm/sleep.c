@@ -154,9 +154,15 @@ int gp_pool_sleep_survey(struct gp_pool *pool, bool drops, struct gp_sleep_bytes
 		struct gp_chunk *chunk = chunk_of(link);
 		int r;
 
-		/* Spilled memory has no device memory. */
-		if (chunk->is_asleep || chunk->is_spilled)
+		if (chunk->is_asleep)
 			continue;
+		/* Spilled memory has no device memory. It stays in the host, where its content can be dropped. */
+		if (chunk->is_spilled) {
+			r = drops ? survey(pool, chunk, true) : 0;
+			if (r)
+				return r;
+			continue;
+		}
 		bytes.shared_bytes += chunk->is_retired ? chunk->size : 0;
 		bytes.stuck_bytes += chunk->is_stuck && !chunk->is_retired ? chunk->size : 0;
 		if (chunk->is_retired || chunk->is_stuck)
@@ -359,6 +365,27 @@ static int finish_out(struct gp_pool *pool, struct gp_chunk *chunk, int slot)
 	return 0;
 }
 
+/* Drops the content of spilled memory, which stays where it is: last of all, since it cannot be undone. */
+static int zero_spilled(struct gp_pool *pool)
+{
+	struct gp_list *link;
+	bool is_any = false;
+	int r = 0;
+
+	each_chunk(link, pool)
+	{
+		const struct gp_chunk *chunk = chunk_of(link);
+
+		if (r || !chunk->is_spilled || !chunk->saved)
+			continue;
+		r = is_dead(pool) ? GP_E_DEAD : ops_of(pool)->zero(arg_of(pool), chunk->addr, chunk->size);
+		is_any = true;
+	}
+	if (is_any && !r)
+		r = ops_of(pool)->copy_mark(arg_of(pool), 0);
+	return is_any && !r ? ops_of(pool)->copy_wait(arg_of(pool), 0) : r;
+}
+
 int gp_pool_sleep_move_out(struct gp_pool *pool, bool (*must_stop)(void *arg), void *arg)
 {
 	struct gp_chunk *before = NULL;
@@ -370,7 +397,7 @@ int gp_pool_sleep_move_out(struct gp_pool *pool, bool (*must_stop)(void *arg), v
 	{
 		struct gp_chunk *chunk = chunk_of(link);
 
-		if (chunk->is_asleep || !chunk->saved)
+		if (chunk->is_asleep || chunk->is_spilled || !chunk->saved)
 			continue;
 		if (is_dead(pool))
 			r = GP_E_DEAD;
@@ -391,6 +418,8 @@ int gp_pool_sleep_move_out(struct gp_pool *pool, bool (*must_stop)(void *arg), v
 	}
 	if (before && !before->is_asleep && (!r || r == -ECANCELED))
 		last = finish_out(pool, before, (int)((n - 1) % SLOTS));
+	if (!r && !last)
+		last = zero_spilled(pool);
 	pool->cache.vm->saved.are_under_way = r || last;
 	drain(pool);
 	return r ? r : last;

@@ -44,8 +44,8 @@ int gp_pool_sleep_enter(struct gp_pool *pool, uint64_t max_ns);
 void gp_pool_sleep_leave(struct gp_pool *pool);
 
 /*
- * Finds what has to be kept of each chunk. drops: nothing is; the memory is zero when it comes back. 0, -ENOMEM if
- * there is no host memory for the list, or GP_E_DEAD.
+ * Finds what has to be kept of each chunk. drops: nothing is; the memory is zero when it comes back, also that of
+ * spilled chunks, which do not sleep. 0, -ENOMEM if there is no host memory for the list, or GP_E_DEAD.
  */
 int gp_pool_sleep_survey(struct gp_pool *pool, bool drops, struct gp_sleep_bytes *ret_bytes);
 

@@ -368,9 +368,13 @@ void short_wake(void)
 	app_report_driver();
 }
 
+static const CUmemAllocationProp of_device = {
+	.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+
 /* The device has no room for another block beside those that are asleep. */
 void full(void)
 {
+	CUmemGenericAllocationHandle handle;
 	CUdeviceptr more = 0;
 
 	app_start();
@@ -379,6 +383,9 @@ void full(void)
 		return;
 	app_result("more", cuMemAlloc_v2(&more, 40 * MIB));
 	app_fact("bytes", app_device_bytes(0));
+	APP_MUST(cuCtxSynchronize());
+	sleep_now();
+	app_result("more that is not pooled", cuMemCreate(&handle, 40 * MIB, &of_device, 0));
 	app_say("wrong words", "%zu", count_wrong());
 	app_report_driver();
 }
@@ -423,34 +430,62 @@ void asks_waking(void)
 
 enum { N_LOOKS = 50 };
 
-static void *make_room(void *handle)
+/* Another process takes memory once it is told to, and holds it until its pipe is closed. */
+static pid_t start_other(int *ret_pipe)
+{
+	int ends[2];
+	pid_t child;
+
+	if (pipe(ends))
+		exit(71);
+	child = fork();
+	if (child) {
+		(void)close(ends[0]);
+		*ret_pipe = ends[1];
+		return child;
+	}
+	(void)close(ends[1]);
+	app_start();
+	if (read(ends[0], &(char){0}, 1) == 1) {
+		(void)app_alloc(36 * MIB);
+		(void)read(ends[0], &(char){0}, 1);
+	}
+	_exit(0);
+}
+
+static void *end_other(void *end)
 {
 	uint64_t looks = app_calls("cuMemGetInfo_v2"), taken = app_calls("cuMemCreate");
 
 	while (app_calls("cuMemGetInfo_v2") < looks + N_LOOKS)
 		usleep(1000);
 	app_fact("taken by a wait of 50 looks", app_calls("cuMemCreate") - taken);
-	APP_MUST(cuMemRelease(*(CUmemGenericAllocationHandle *)handle));
+	(void)close(*(int *)end);
 	return NULL;
 }
 
-/* The device has 64 MiB, of which other memory of the program takes so much that its pool cannot wake. */
+/* The device has 64 MiB, of which another process takes so much that this one cannot wake. */
 void crowded_wake(void)
 {
-	const CUmemAllocationProp properties = {
-		.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
-	CUmemGenericAllocationHandle handle;
-	pthread_t other;
+	size_t before;
+	pthread_t thread;
+	pid_t other;
+	int end;
 
+	other = start_other(&end);
 	app_start();
 	make_blocks();
 	if (gpupool_sleep(TIMEOUT_MS) < 0)
 		return;
-	APP_MUST(cuMemCreate(&handle, 40 * MIB, &properties, 0));
-	app_fact("asleep", app_device_bytes(0));
-	(void)pthread_create(&other, NULL, make_room, &handle);
+	before = free_memory();
+	(void)write(end, "", 1);
+	do {
+		usleep(1000);
+	} while (free_memory() == before);
+	(void)pthread_create(&thread, NULL, end_other, &end);
 	app_say("wrong words", "%zu", count_wrong());
-	(void)pthread_join(other, NULL);
+	(void)pthread_join(thread, NULL);
+	(void)waitpid(other, NULL, 0);
 	app_report_driver();
 }
 

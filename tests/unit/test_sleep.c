@@ -10,6 +10,7 @@
 #include "pool/pool_control.h"
 #include "pool/vmm/pin.h"
 #include "pool/vmm/sleep.h"
+#include "pool/vmm/spill.h"
 #include "pool_fixture.h"
 #include "tests/suite.h"
 
@@ -81,6 +82,31 @@ START_TEST(a_pool_asleep_holds_no_device_memory_and_has_the_same_addresses_awake
 	fixture_check();
 	fixture_free_as(large, GP_FREE_SYNCED);
 	ck_assert_uint_eq(gp_pool_reclaim(fixture_pool()), 40 * GP_MIB);
+}
+END_TEST
+
+START_TEST(memory_in_the_host_whose_content_is_dropped_stays_there_and_is_zero)
+{
+	uint64_t blocks[] = {fixture_alloc(20 * GP_MIB), fixture_alloc(20 * GP_MIB)};
+	struct gp_pool *pool = fixture_pool();
+	int error;
+
+	fake_complete_all(&px.fake);
+	ck_assert_int_eq(gp_pool_sleep_enter(pool, 0), 0);
+	ck_assert_uint_eq(gp_spill_out(&pool, 1, 20 * GP_MIB, UINT64_MAX, &error), 20 * GP_MIB);
+	gp_pool_sleep_leave(pool);
+	ck_assert_int_eq(fall_asleep_and(true), 0);
+	ck_assert_uint_eq(px.fake.zeroed_bytes, 20 * GP_MIB);
+	ck_assert_uint_eq(asleep().dropped_bytes, 20 * GP_MIB);
+	fixture_check();
+	ck_assert_int_eq(wake(), 0);
+	ck_assert_uint_eq(px.fake.zeroed_bytes, 40 * GP_MIB);
+	/* Content that is kept is left alone. */
+	ck_assert_int_eq(fall_asleep(), 0);
+	ck_assert_int_eq(wake(), 0);
+	ck_assert_uint_eq(px.fake.zeroed_bytes, 40 * GP_MIB);
+	ck_assert_uint_eq(fixture_info(blocks[0]).size + fixture_info(blocks[1]).size, 40 * GP_MIB);
+	fixture_check();
 }
 END_TEST
 
@@ -539,6 +565,7 @@ int main(void)
 	TCase *tc = fixture_case(GP_KIND_VMM), *other = fixture_case(GP_KIND_SPLIT);
 
 	tcase_add_test(tc, a_pool_asleep_holds_no_device_memory_and_has_the_same_addresses_awake);
+	tcase_add_test(tc, memory_in_the_host_whose_content_is_dropped_stays_there_and_is_zero);
 	tcase_add_test(tc, memory_whose_content_is_dropped_takes_no_host_memory_and_is_zero_when_it_comes_back);
 	tcase_add_test(tc, cached_memory_is_given_back_and_free_parts_of_chunks_are_not_copied);
 	tcase_add_test(tc, small_gaps_between_used_blocks_are_copied_with_them);
