@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -430,25 +431,27 @@ void asks_waking(void)
 
 enum { N_LOOKS = 50 };
 
-/* Another process takes memory once it is told to, and holds it until its pipe is closed. */
-static pid_t start_other(int *ret_pipe)
+/* Another process takes memory once it is told to, says so, and holds it until its socket is closed. */
+static pid_t start_other(int *ret_end)
 {
 	int ends[2];
 	pid_t child;
+	char byte;
 
-	if (pipe(ends))
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends))
 		exit(71);
 	child = fork();
 	if (child) {
 		(void)close(ends[0]);
-		*ret_pipe = ends[1];
+		*ret_end = ends[1];
 		return child;
 	}
 	(void)close(ends[1]);
 	app_start();
-	if (read(ends[0], &(char){0}, 1) == 1) {
+	if (read(ends[0], &byte, 1) == 1) {
 		(void)app_alloc(36 * MIB);
-		(void)read(ends[0], &(char){0}, 1);
+		if (write(ends[0], "", 1) == 1)
+			(void)!read(ends[0], &byte, 1);
 	}
 	_exit(0);
 }
@@ -467,9 +470,9 @@ static void *end_other(void *end)
 /* The device has 64 MiB, of which another process takes so much that this one cannot wake. */
 void crowded_wake(void)
 {
-	size_t before;
 	pthread_t thread;
 	pid_t other;
+	char byte;
 	int end;
 
 	other = start_other(&end);
@@ -477,11 +480,8 @@ void crowded_wake(void)
 	make_blocks();
 	if (gpupool_sleep(TIMEOUT_MS) < 0)
 		return;
-	before = free_memory();
-	(void)write(end, "", 1);
-	do {
-		usleep(1000);
-	} while (free_memory() == before);
+	if (write(end, "", 1) != 1 || read(end, &byte, 1) != 1)
+		exit(71);
 	(void)pthread_create(&thread, NULL, end_other, &end);
 	app_say("wrong words", "%zu", count_wrong());
 	(void)pthread_join(thread, NULL);
