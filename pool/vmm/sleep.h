@@ -13,10 +13,10 @@
  *     to wake:   enter; take device memory; move in; leave
  *
  * Between enter and leave no other thread maps, unmaps or pins memory of the pool: a thread that has to grow the pool
- * waits, and any other thread skips the step. A pool that is asleep does not grow (GP_E_ASLEEP). While the pool is asleep its chunks stay in the list and in the granules
+ * waits, and any other thread skips the step. While the pool is asleep its chunks stay in the list and in the granules
  * that they cover, so blocks can be freed, merged and even handed out: a thread that uses a block has to submit work,
  * which wakes the pool. A chunk that is asleep is not moved and not given back. Its bytes stay in the total and in the
- * budget, since they are needed again.
+ * budget, since they are needed again. A pool that is asleep does not grow (GP_E_ASLEEP).
  *
  * No function takes device memory for some chunks only and returns: two processes that wake at the same time would each
  * hold what the other one waits for.

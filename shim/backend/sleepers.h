@@ -66,8 +66,8 @@ void gp_sleepers_return_device(struct gp_sleepers *sleepers);
 bool gp_sleepers_unpin(struct gp_sleepers *sleepers);
 
 /*
- * True if a device has less free memory than is asleep there, so that an attempt to take it would only keep it from other
- * processes for a moment. The driver may find more than it reports.
+ * True if a device has less free memory than is asleep there, so that an attempt to take it would only keep it from
+ * other processes for a moment. The driver may find more than it reports.
  */
 bool gp_sleepers_are_short(const struct gp_sleepers *sleepers);
 

@@ -75,7 +75,7 @@ static void note_why(enum gp_spill_direction direction, const char *why)
 /* An order to move memory of several pools. */
 struct order {
 	uint64_t bytes, least, most; /* out: as make_room, and the most that may go; in: the most that may come */
-	uint64_t part;               /* in: nothing more comes after so many bytes */
+	uint64_t part;               /* in: nothing more comes once this has come */
 	CUdeviceptr block;           /* in: only this block; or 0 */
 	struct gp_context *context;  /* out; in: one of the device */
 	uint64_t moved_bytes;

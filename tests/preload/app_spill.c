@@ -340,7 +340,7 @@ static void at_once(void)
 	check();
 }
 
-/* The process is deep asleep while memory is in the host, for which a thread of the library looks for room otherwise. */
+/* The process is deep asleep with memory in the host, for which a thread of the library looks for room otherwise. */
 static void deep(void)
 {
 	uint64_t before;

@@ -514,7 +514,7 @@ static void invalidate_region(const char *name)
 	}
 }
 
-/* Without the wake it would get memory that the process then lacks to wake, and wait for ever. */
+/* Without the wake it would get memory that the process then lacks to wake, and wait forever. */
 START_TEST(an_allocation_asleep_for_which_the_device_has_no_room_fails_as_awake)
 {
 	const char *env[] = {VMM, GPU, "SIMGPU_MEMORY=64M", NULL};
