@@ -94,11 +94,27 @@ static bool is_asleep(int *r, unsigned attempt)
 	return false;
 }
 
+/* While a stream captures, the block remembers the captures that may use it. */
+static int alloc_captured(
+	struct gp_pool *pool, int device, uint64_t bytes, const struct gp_alloc_options *options, uint64_t *ret_addr)
+{
+	struct gp_alloc_options captured = *options;
+	struct gp_capture_alloc how;
+	int r;
+
+	if (gp_likely(!gp_capture_of_alloc(&how)))
+		return alloc_again_on_oom(pool, device, bytes, options, ret_addr);
+	captured.capture = &how;
+	r = alloc_again_on_oom(pool, device, bytes, &captured, ret_addr);
+	gp_capture_alloc_done(&how);
+	return r;
+}
+
 /*
  * An allocation wakes the process, since it would take new memory for what is asleep. (A block out of a cache does not:
  * the first work that uses it does.)
  */
-static int alloc_awake(
+int gp_memory_alloc(
 	struct gp_pool *pool, int device, uint64_t bytes, const struct gp_alloc_options *options, uint64_t *ret_addr)
 {
 	unsigned attempt = 0;
@@ -107,24 +123,8 @@ static int alloc_awake(
 	do {
 		if (device != GP_OOM_HOOK_PINNED)
 			gp_submit_await();
-		r = alloc_again_on_oom(pool, device, bytes, options, ret_addr);
+		r = alloc_captured(pool, device, bytes, options, ret_addr);
 	} while (is_asleep(&r, attempt++));
-	return r;
-}
-
-/* While a stream captures, the block remembers the captures that may use it. */
-int gp_memory_alloc(
-	struct gp_pool *pool, int device, uint64_t bytes, const struct gp_alloc_options *options, uint64_t *ret_addr)
-{
-	struct gp_alloc_options captured = *options;
-	struct gp_capture_alloc how;
-	int r;
-
-	if (gp_likely(!gp_capture_of_alloc(&how)))
-		return alloc_awake(pool, device, bytes, options, ret_addr);
-	captured.capture = &how;
-	r = alloc_awake(pool, device, bytes, &captured, ret_addr);
-	gp_capture_alloc_done(&how);
 	return r;
 }
 
