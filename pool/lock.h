@@ -22,7 +22,7 @@
 
 /* Locks may be taken in this order. */
 enum gp_lock_rank {
-	GP_RANK_SLEEP = 1,    /* sleep.c: one thread at a time puts the process to sleep or wakes it; DRIVER */
+	GP_RANK_QUIET = 1,    /* quiet.c: one thread at a time moves the memory of the process; DRIVER */
 	GP_RANK_SET_UP,       /* process.c: sets up the modules of the library */
 	GP_RANK_REPORT,       /* oom.c: one report of an out-of-memory error at a time; DRIVER */
 	GP_RANK_FENCE_WAIT,   /* fence.c: serialises records that make the host wait; DRIVER */

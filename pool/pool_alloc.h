@@ -21,19 +21,20 @@ enum gp_free_mode {
 	GP_FREE_SYNCED,   /* the caller has waited for the context: no GPU work touches it any more */
 };
 
-/* Positive results of gp_pool_free, which cannot collide with the driver's own codes. */
+/* Positive results of requests and frees, which cannot collide with the driver's own codes. */
 enum {
 	GP_E_FOREIGN = 1 << 20, /* not a pointer of the pool: pass it to the driver */
 	GP_E_INTERIOR,          /* inside a segment of a pool, but not the address of a block */
 	GP_E_NOT_USED,          /* the block is free already */
 	GP_E_DEAD,              /* the block's context is gone */
 	GP_E_NOT_PERMITTED,     /* the thread may not call the driver: the program still holds the block */
+	GP_E_ASLEEP,            /* the pool would have to grow, and its memory is asleep: to be tried again awake */
 };
 
 /*
  * Hands out a block of at least that many bytes (> 0) and stores the number of the calling module in it. The block is
  * aligned to GP_ALIGN, or to a page if it has more than GP_SMALL_MAX bytes. 0; -ENOMEM after all rounds failed;
- * -ENOBUFS if host memory ran out, or GP_E_DEAD: ask the driver instead; or the driver's error.
+ * -ENOBUFS if host memory ran out, or GP_E_DEAD: ask the driver instead; GP_E_ASLEEP; or the driver's error.
  */
 int gp_pool_alloc(struct gp_pool *pool, uint64_t bytes, uint32_t module, uint64_t *ret_addr);
 

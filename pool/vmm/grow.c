@@ -301,7 +301,8 @@ static int begin(struct filling *f)
 		gp_mutex_unlock(&pool->lock);
 		return r;
 	}
-	r = gp_descriptors_ensure_locked(pool);
+	/* The new memory might be what the pool then lacks to wake. */
+	r = pool->cache.vm->asleep.device_bytes ? GP_E_ASLEEP : gp_descriptors_ensure_locked(pool);
 	f->used_bytes = pool->stats.used_bytes;
 	gp_thrash_begin(&pool->thrash, f->used_bytes + f->request->size);
 	f->is_repeated = gp_thrash_is_known(&pool->thrash, f->request->size, f->used_bytes);

@@ -154,9 +154,15 @@ int gp_pool_sleep_survey(struct gp_pool *pool, bool drops, struct gp_sleep_bytes
 		struct gp_chunk *chunk = chunk_of(link);
 		int r;
 
-		/* Spilled memory has no device memory. */
-		if (chunk->is_asleep || chunk->is_spilled)
+		if (chunk->is_asleep)
 			continue;
+		/* Spilled memory has no device memory. It stays in the host, where its content can be dropped. */
+		if (chunk->is_spilled) {
+			r = drops ? survey(pool, chunk, true) : 0;
+			if (r)
+				return r;
+			continue;
+		}
 		bytes.shared_bytes += chunk->is_retired ? chunk->size : 0;
 		bytes.stuck_bytes += chunk->is_stuck && !chunk->is_retired ? chunk->size : 0;
 		if (chunk->is_retired || chunk->is_stuck)
@@ -283,6 +289,16 @@ int gp_pool_sleep_take_host(struct gp_pool *pool, bool (*must_stop)(void *arg), 
 	return r;
 }
 
+/* Notes that a chunk that is asleep has device memory, or has none any more. */
+static void note_taken(struct gp_pool *pool, const struct gp_chunk *chunk, bool is_taken)
+{
+	uint64_t *taken = &pool->cache.vm->asleep.taken_bytes;
+
+	gp_mutex_lock(&pool->lock);
+	*taken = is_taken ? *taken + chunk->size : *taken - chunk->size;
+	gp_mutex_unlock(&pool->lock);
+}
+
 static void set_asleep(struct gp_pool *pool, struct gp_chunk *chunk, bool is_asleep)
 {
 	struct gp_sleep_bytes *asleep = &pool->cache.vm->asleep;
@@ -296,6 +312,7 @@ static void set_asleep(struct gp_pool *pool, struct gp_chunk *chunk, bool is_asl
 		asleep->host_bytes += chunk->saved->bytes;
 	} else {
 		asleep->device_bytes -= chunk->size;
+		asleep->taken_bytes -= chunk->size;
 		asleep->dropped_bytes -= dropped;
 		asleep->host_bytes -= chunk->saved->bytes;
 	}
@@ -348,6 +365,27 @@ static int finish_out(struct gp_pool *pool, struct gp_chunk *chunk, int slot)
 	return 0;
 }
 
+/* Drops the content of spilled memory, which stays where it is: last of all, since it cannot be undone. */
+static int zero_spilled(struct gp_pool *pool)
+{
+	struct gp_list *link;
+	bool is_any = false;
+	int r = 0;
+
+	each_chunk(link, pool)
+	{
+		const struct gp_chunk *chunk = chunk_of(link);
+
+		if (r || !chunk->is_spilled || !chunk->saved)
+			continue;
+		r = is_dead(pool) ? GP_E_DEAD : ops_of(pool)->zero(arg_of(pool), chunk->addr, chunk->size);
+		is_any = true;
+	}
+	if (is_any && !r)
+		r = ops_of(pool)->copy_mark(arg_of(pool), 0);
+	return is_any && !r ? ops_of(pool)->copy_wait(arg_of(pool), 0) : r;
+}
+
 int gp_pool_sleep_move_out(struct gp_pool *pool, bool (*must_stop)(void *arg), void *arg)
 {
 	struct gp_chunk *before = NULL;
@@ -359,7 +397,7 @@ int gp_pool_sleep_move_out(struct gp_pool *pool, bool (*must_stop)(void *arg), v
 	{
 		struct gp_chunk *chunk = chunk_of(link);
 
-		if (chunk->is_asleep || !chunk->saved)
+		if (chunk->is_asleep || chunk->is_spilled || !chunk->saved)
 			continue;
 		if (is_dead(pool))
 			r = GP_E_DEAD;
@@ -380,6 +418,8 @@ int gp_pool_sleep_move_out(struct gp_pool *pool, bool (*must_stop)(void *arg), v
 	}
 	if (before && !before->is_asleep && (!r || r == -ECANCELED))
 		last = finish_out(pool, before, (int)((n - 1) % SLOTS));
+	if (!r && !last)
+		last = zero_spilled(pool);
 	pool->cache.vm->saved.are_under_way = r || last;
 	drain(pool);
 	return r ? r : last;
@@ -396,8 +436,10 @@ void gp_pool_sleep_return_device(struct gp_pool *pool)
 		if (!chunk->is_asleep || chunk->handle == GP_CHUNK_NO_HANDLE)
 			continue;
 		/* A chunk that the driver does not unmap keeps its memory, and is unmapped before it is mapped. */
-		if (!chunk->is_mapped || !unmap(pool, chunk))
+		if (!chunk->is_mapped || !unmap(pool, chunk)) {
 			release(pool, chunk);
+			note_taken(pool, chunk, false);
+		}
 	}
 }
 
@@ -415,6 +457,7 @@ int gp_pool_sleep_take_device(struct gp_pool *pool)
 		r = is_dead(pool) ? GP_E_DEAD : mapping_of(pool)->create(arg_of(pool), chunk->size, &chunk->handle);
 		if (r)
 			break;
+		note_taken(pool, chunk, true);
 	}
 	if (r)
 		gp_pool_sleep_return_device(pool);

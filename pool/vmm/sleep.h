@@ -16,7 +16,7 @@
  * waits, and any other thread skips the step. While the pool is asleep its chunks stay in the list and in the granules
  * that they cover, so blocks can be freed, merged and even handed out: a thread that uses a block has to submit work,
  * which wakes the pool. A chunk that is asleep is not moved and not given back. Its bytes stay in the total and in the
- * budget, since they are needed again.
+ * budget, since they are needed again. A pool that is asleep does not grow (GP_E_ASLEEP).
  *
  * No function takes device memory for some chunks only and returns: two processes that wake at the same time would each
  * hold what the other one waits for.
@@ -26,6 +26,7 @@
 
 struct gp_sleep_bytes {
 	uint64_t device_bytes;  /* of chunks that go, or are asleep */
+	uint64_t taken_bytes;   /* of chunks that are asleep, and have device memory again: the wake goes on */
 	uint64_t dropped_bytes; /* of those chunks whose content is dropped */
 	uint64_t host_bytes;    /* of the content of the others */
 	uint64_t mapped_bytes;  /* of the host memory for that */
@@ -43,8 +44,8 @@ int gp_pool_sleep_enter(struct gp_pool *pool, uint64_t max_ns);
 void gp_pool_sleep_leave(struct gp_pool *pool);
 
 /*
- * Finds what has to be kept of each chunk. drops: nothing is; the memory is zero when it comes back. 0, -ENOMEM if
- * there is no host memory for the list, or GP_E_DEAD.
+ * Finds what has to be kept of each chunk. drops: nothing is; the memory is zero when it comes back, also that of
+ * spilled chunks, which do not sleep. 0, -ENOMEM if there is no host memory for the list, or GP_E_DEAD.
  */
 int gp_pool_sleep_survey(struct gp_pool *pool, bool drops, struct gp_sleep_bytes *ret_bytes);
 

@@ -335,7 +335,7 @@ uint64_t gp_spill_out(struct gp_pool *const *pools, unsigned n_pools, uint64_t b
 	return moved;
 }
 
-uint64_t gp_spill_in(struct gp_pool *const *pools, unsigned n_pools, uint64_t most, int *ret_error)
+uint64_t gp_spill_in(struct gp_pool *const *pools, unsigned n_pools, uint64_t most, uint64_t part, int *ret_error)
 {
 	struct pieces pieces;
 	uint64_t back = 0;
@@ -344,7 +344,7 @@ uint64_t gp_spill_in(struct gp_pool *const *pools, unsigned n_pools, uint64_t mo
 	*ret_error = -ENOMEM;
 	if (!list(&pieces, pools, n_pools, false))
 		return 0;
-	for (unsigned i = pieces.n; !r && i-- > 0;) {
+	for (unsigned i = pieces.n; !r && back < part && i-- > 0;) {
 		uint64_t size = pieces.list[i].chunk->size;
 
 		if (size > most - back)

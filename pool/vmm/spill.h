@@ -27,8 +27,11 @@
  */
 uint64_t gp_spill_out(struct gp_pool *const *pools, unsigned n_pools, uint64_t bytes, uint64_t most, int *ret_error);
 
-/* Moves chunks of at most these bytes in all back to the device: the cold ones last. As gp_spill_out otherwise. */
-uint64_t gp_spill_in(struct gp_pool *const *pools, unsigned n_pools, uint64_t most, int *ret_error);
+/*
+ * Moves chunks of at most `most` bytes in all back to the device: the cold ones last, and none once `part` bytes have
+ * come. So a chunk that is larger than a part comes alone. As gp_spill_out otherwise.
+ */
+uint64_t gp_spill_in(struct gp_pool *const *pools, unsigned n_pools, uint64_t most, uint64_t part, int *ret_error);
 
 /* Moves all spilled chunks of the block at this address back. 0, -ENOMEM (of the device), or another error. */
 int gp_spill_in_block(struct gp_pool *pool, uint64_t addr);

@@ -93,7 +93,7 @@ static bool read_word(char *word, struct gp_sleep_request *request, struct gp_js
 static int answer(struct gp_json *out, enum gp_ctl_command command, bool is_done, const struct gp_sleep_result *result)
 {
 	if (!is_done)
-		return gp_ctl_error(out, GP_CTL_FAILED, "%s", result->why);
+		return gp_ctl_error(out, GP_CTL_FAILED, "%s", result->refusal.why);
 	gp_ctl_answer_begin(out, command);
 	gp_json_i64(out, "pid", getpid());
 	gp_json_bool(out, "was_so", result->was_so);

@@ -18,7 +18,7 @@ static inline bool gp_deep_is(void)
 	return gp_slow_path_is_any(GP_SLOW_PATH_DEEP);
 }
 
-/* Begins and ends it. To be called with the lock of sleep.c. */
+/* Begins and ends it. To be called with the lock of quiet.h. */
 void gp_deep_begin(void);
 void gp_deep_end(void);
 

@@ -10,8 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "sleepers.h"
-struct gp_pool;
+#include "quiet.h"
 
 enum gp_sleep_state {
 	GP_SLEEP_AWAKE,
@@ -21,16 +20,15 @@ enum gp_sleep_state {
 	GP_SLEEP_WAKING,
 };
 
-enum { GP_SLEEP_WHY_MAX = 256 };
-
 struct gp_sleep_result {
 	bool was_so;            /* the process was asleep, or awake, already */
 	uint64_t device_bytes;  /* that went back to the driver, or came from it */
 	uint64_t dropped_bytes; /* of those, without their content */
 	uint64_t host_bytes;    /* of the content of the others */
 	uint64_t ns;
-	int error; /* -EBUSY, -ENOMEM (of the host or of the device), -ENOTSUP, or -EIO if the driver refused a call */
-	char why[GP_SLEEP_WHY_MAX]; /* after a failure, the reason, as a sentence without its period */
+	uint64_t quiet_ns, host_ns,
+		move_ns;                 /* parts of a sleep: until nothing used the memory; for host memory; to move */
+	struct gp_quiet_refusal refusal; /* after a failure */
 };
 
 /*
@@ -64,15 +62,6 @@ bool gp_wake(uint64_t timeout_ns, struct gp_sleep_result *ret_result);
 bool gp_deepen(struct gp_sleep_result *ret_result);
 bool gp_deep_undo(struct gp_sleep_result *ret_result);
 
-/*
- * Calls fn once no thread submits work and all GPUs are idle, with all contexts and pools of the process. No other
- * thread grows the pools that are entered. Threads that submit work wait until it has returned. Waits at most
- * timeout_ns for them and for the GPU: a kernel may wait for such a thread. Returns false, with the reason, if fn was
- * not called.
- */
-bool gp_sleep_quietly(uint64_t timeout_ns, void (*fn)(void *arg, const struct gp_sleepers *sleepers), void *arg,
-	struct gp_sleep_result *ret_result);
-
 struct gp_sleep_status {
 	enum gp_sleep_state state;
 	uint64_t device_bytes, dropped_bytes, host_bytes; /* asleep */
@@ -87,7 +76,10 @@ struct gp_sleep_status {
 struct gp_sleep_status gp_sleep_status(void);
 const char *gp_sleep_state_name(enum gp_sleep_state state);
 
-/* Returns the bytes of a device that are asleep. */
+/*
+ * Returns the bytes of a device that are asleep, and that a wake has not taken yet: the process takes them from what is
+ * free.
+ */
 uint64_t gp_sleep_bytes_of(int device);
 
 /* Watches the gate, forks and the ends of contexts. To be called before there is a context. */

@@ -44,7 +44,7 @@ static uint64_t not_before_ns;
 static unsigned n_failed; /* in a row, for other reasons than that the process was busy */
 static uint64_t n_idle, n_asked;
 static bool is_for_other; /* the thread that puts the process to sleep does so for another process */
-static char why[GP_SLEEP_WHY_MAX], logged_why[GP_SLEEP_WHY_MAX];
+static char why[GP_QUIET_WHY_MAX], logged_why[GP_QUIET_WHY_MAX];
 
 static _Atomic bool is_going; /* a thread puts the process to sleep */
 
@@ -97,13 +97,13 @@ static bool has_pooled(void)
 }
 
 /* Only the first failure of its kind is news. A busy process is none. */
-static void note_failure_locked(const struct gp_sleep_result *result, char news[static GP_SLEEP_WHY_MAX])
+static void note_failure_locked(const struct gp_quiet_refusal *refusal, char news[static GP_QUIET_WHY_MAX])
 {
-	snprintf(why, sizeof(why), "%s", result->why);
-	n_failed = result->error == -EBUSY ? 0 : n_failed + 1;
+	snprintf(why, sizeof(why), "%s", refusal->why);
+	n_failed = refusal->error == -EBUSY ? 0 : n_failed + 1;
 	not_before_ns = gp_clock_now_ns(NULL) + (AGAIN_NS << gp_min(n_failed, (unsigned)DOUBLED_MAX));
 	busy_ns = gp_clock_now_ns(NULL);
-	if (result->error == -EBUSY || strcmp(why, logged_why) == 0)
+	if (refusal->error == -EBUSY || strcmp(why, logged_why) == 0)
 		return;
 	memcpy(logged_why, why, sizeof(why));
 	memcpy(news, why, sizeof(why));
@@ -111,13 +111,13 @@ static void note_failure_locked(const struct gp_sleep_result *result, char news[
 
 static void *go(void *unused)
 {
-	char news[GP_SLEEP_WHY_MAX] = "";
+	char news[GP_QUIET_WHY_MAX] = "";
 	struct gp_sleep_result result;
 	bool is_asleep = gp_sleep(GPU_NS, &result);
 
 	gp_mutex_lock(&lock);
 	if (!is_asleep) {
-		note_failure_locked(&result, news);
+		note_failure_locked(&result.refusal, news);
 	} else if (!result.was_so) {
 		why[0] = '\0';
 		n_failed = 0;

@@ -32,7 +32,7 @@ int gp_rest_answer(int argc, char **argv, struct gp_json *out);
 struct gp_sleep_policy {
 	uint64_t idle_ns;           /* since the last work that the watcher knows of; 0 without GPUPOOL_SLEEP */
 	uint64_t n_idle, n_asked;   /* sleeps that began because the process was idle, or asked by another process */
-	char why[GP_SLEEP_WHY_MAX]; /* why the last of these failed; empty: it has not */
+	char why[GP_QUIET_WHY_MAX]; /* why the last of these failed; empty: it has not */
 };
 
 struct gp_sleep_policy gp_sleep_policy_status(void);

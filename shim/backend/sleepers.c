@@ -5,6 +5,7 @@
 
 #include <errno.h>
 
+#include "backend_device.h"
 #include "pointer_answers.h"
 #include "pool/pool_control.h"
 #include "shim/base/clock.h"
@@ -200,6 +201,32 @@ void gp_sleepers_return_device(struct gp_sleepers *sleepers)
 	each_entered(i, sleepers) gp_pool_sleep_return_device(sleepers->pools[i].pool);
 }
 
+static uint64_t asleep_on(const struct gp_sleepers *sleepers, const struct gp_device *device)
+{
+	uint64_t bytes = 0;
+
+	for (unsigned i = 0; i < sleepers->n_pools; i++)
+		if (sleepers->pools[i].context->device == device && !gp_sleepers_is_lost(sleepers->pools[i].context))
+			bytes += gp_pool_asleep(sleepers->pools[i].pool).device_bytes;
+	return bytes;
+}
+
+bool gp_sleepers_are_short(const struct gp_sleepers *sleepers)
+{
+	const struct gp_device *asked = NULL;
+
+	for (unsigned i = 0; i < sleepers->n_contexts; i++) {
+		struct gp_context *context = sleepers->contexts[i];
+
+		if (context->device == asked || gp_sleepers_is_lost(context))
+			continue;
+		asked = context->device;
+		if (gp_device_available(context) < asleep_on(sleepers, asked))
+			return true;
+	}
+	return false;
+}
+
 /* The first pool of each context asks for all of them. */
 void gp_sleepers_ask(struct gp_sleepers *sleepers)
 {
@@ -255,6 +282,7 @@ static void add_asleep_of(void *arg, struct gp_pool *pool)
 	struct sum *sum = arg;
 
 	sum->bytes.device_bytes += bytes.device_bytes;
+	sum->bytes.taken_bytes += bytes.taken_bytes;
 	sum->bytes.dropped_bytes += bytes.dropped_bytes;
 	sum->bytes.host_bytes += bytes.host_bytes;
 }

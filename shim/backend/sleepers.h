@@ -4,7 +4,7 @@
 
 /*
  * Sleepers fall asleep and wake together: all contexts of the process, and their pools of device memory. There is one
- * set, for the thread that holds sleep.c's lock: it is too large for the stack of a thread of the program.
+ * set, for the thread that holds the lock of quiet.h: it is too large for the stack of a thread of the program.
  */
 
 #include "shim/context/context.h"
@@ -64,6 +64,12 @@ void gp_sleepers_return_device(struct gp_sleepers *sleepers);
 
 /* Unpins a piece of the host memory of one pool. False if none is pinned. Between enter and leave, asleep. */
 bool gp_sleepers_unpin(struct gp_sleepers *sleepers);
+
+/*
+ * True if a device has less free memory than is asleep there, so that an attempt to take it would only keep it from
+ * other processes for a moment. The driver may find more than it reports.
+ */
+bool gp_sleepers_are_short(const struct gp_sleepers *sleepers);
 
 /* Asks for device memory, on each device for what is asleep there. */
 void gp_sleepers_ask(struct gp_sleepers *sleepers);

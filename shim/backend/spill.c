@@ -25,7 +25,7 @@
 #include "shim/reclaim/reclaim.h"
 #include "shim/record/record.h"
 #include "peer_access.h"
-#include "sleep.h"
+#include "quiet.h"
 #include "spill_calm.h"
 
 #define MS UINT64_C(1000000)
@@ -39,7 +39,7 @@
 #define OUT_WAIT_AGAIN_NS (10 * MS)
 #define OUT_AGAIN_NS      (10 * S)
 
-/* Memory that comes back makes the program wait this long, and moves in parts of this size. */
+/* Memory that comes back makes the program wait this long, and moves in parts of this size, but for larger chunks. */
 #define IN_WAIT_NS  (50 * MS)
 #define IN_PART     (1 * GP_GIB)
 #define IN_WAIT_ASK (1 * S) /* for a call that cannot go on without it */
@@ -57,7 +57,7 @@ static _Atomic uint64_t refused_ns; /* when memory could not go */
 
 static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF); /* of the next two */
 static struct gp_spill_calm calms[GP_DEVICES_MAX];
-static char whys[GP_SPILL_DIRECTIONS][GP_SLEEP_WHY_MAX];
+static char whys[GP_SPILL_DIRECTIONS][GP_QUIET_WHY_MAX];
 
 static uint64_t now(void)
 {
@@ -75,10 +75,12 @@ static void note_why(enum gp_spill_direction direction, const char *why)
 /* An order to move memory of several pools. */
 struct order {
 	uint64_t bytes, least, most; /* out: as make_room, and the most that may go; in: the most that may come */
+	uint64_t part;               /* in: nothing more comes once this has come */
 	CUdeviceptr block;           /* in: only this block; or 0 */
 	struct gp_context *context;  /* out; in: one of the device */
 	uint64_t moved_bytes;
-	bool has_peers; /* some of the device's memory may be used by other devices */
+	bool has_peers;  /* some of the device's memory may be used by other devices */
+	bool is_bounded; /* out: the setting allows no more than `most` */
 	int error;
 };
 
@@ -107,6 +109,16 @@ static unsigned list_pools(struct order *order, const struct gp_sleepers *sleepe
 	return n;
 }
 
+/* Returns how much more may go to the host. With the lock of quiet.h: other threads may be short, too. */
+static uint64_t most_out(bool *ret_is_bounded)
+{
+	uint64_t bound = gp_state.config.spill_bytes, left = gp_memory_left("", GP_MEMORY_FOR_USER);
+
+	bound -= gp_min(gp_spill_host_bytes(), bound);
+	*ret_is_bounded = bound <= left;
+	return gp_min(bound, left);
+}
+
 static void move_out(void *arg, const struct gp_sleepers *sleepers)
 {
 	struct order *order = arg;
@@ -119,6 +131,7 @@ static void move_out(void *arg, const struct gp_sleepers *sleepers)
 	/* A limit that was lowered may have been exceeded before. */
 	if (!left)
 		missing += gp_budget_over(budget);
+	order->most = most_out(&order->is_bounded);
 	order->moved_bytes = gp_spill_out(pools, n, gp_max(missing, order->least), order->most, &order->error);
 }
 
@@ -127,7 +140,7 @@ static void move_in(void *arg, const struct gp_sleepers *sleepers)
 	struct order *order = arg;
 	unsigned n = list_pools(order, sleepers, false);
 
-	order->moved_bytes = gp_spill_in(pools, n, order->most, &order->error);
+	order->moved_bytes = gp_spill_in(pools, n, order->most, order->part, &order->error);
 }
 
 static void move_block_in(void *arg, const struct gp_sleepers *sleepers)
@@ -141,10 +154,10 @@ static void move_block_in(void *arg, const struct gp_sleepers *sleepers)
 
 /* Moves, with the gate closed. Returns false with the reason if that could not begin. */
 static bool run(struct order *order, void (*fn)(void *arg, const struct gp_sleepers *sleepers), uint64_t wait_ns,
-	struct gp_sleep_result *result)
+	struct gp_quiet_refusal *refusal)
 {
 	uint64_t start_ns = now();
-	bool is_done = gp_sleep_quietly(wait_ns, fn, order, result);
+	bool is_done = gp_quiet_run(wait_ns, fn, order, refusal);
 
 	atomic_fetch_add(&moving_ns, now() - start_ns);
 	return is_done;
@@ -206,9 +219,9 @@ static void refuse(const char *why)
 	gp_log(level, "GPUPOOL_SPILL: no memory was moved to the host: %s", why);
 }
 
-static const char *why_not_moved(const struct order *order, uint64_t bound)
+static const char *why_not_moved(const struct order *order)
 {
-	if (order->error == -ENOMEM && bound <= order->bytes)
+	if (order->error == -ENOMEM && order->is_bounded && order->most <= order->bytes)
 		return "GPUPOOL_SPILL does not allow more";
 	if (order->error == -ENOMEM && order->has_peers)
 		return "other devices may use the memory (peer access)";
@@ -219,26 +232,23 @@ static const char *why_not_moved(const struct order *order, uint64_t bound)
 
 uint64_t gp_spill_make_room(void *arg, uint64_t bytes, uint64_t least)
 {
-	uint64_t bound = gp_state.config.spill_bytes, host = gp_spill_host_bytes();
 	struct order order = {.context = arg, .bytes = bytes, .least = least};
-	struct gp_sleep_result result;
+	struct gp_quiet_refusal refusal;
 
-	bound -= gp_min(host, bound);
-	order.most = gp_min(bound, gp_memory_left("", GP_MEMORY_FOR_USER));
 	if (!gp_spill_backend_works()) {
 		refuse("the driver lacks functions for it");
 		return 0;
 	}
-	if (!run(&order, move_out, wait_for_out(), &result)) {
-		if (result.error == -EBUSY)
+	if (!run(&order, move_out, wait_for_out(), &refusal)) {
+		if (refusal.error == -EBUSY)
 			atomic_store(&refused_ns, now());
-		refuse(result.why);
+		refuse(refusal.why);
 		return 0;
 	}
 	if (order.moved_bytes)
 		note_out(order.context->device, order.moved_bytes);
 	else
-		refuse(why_not_moved(&order, bound));
+		refuse(why_not_moved(&order));
 	return order.moved_bytes;
 }
 
@@ -325,16 +335,16 @@ static void note_back(const struct gp_device *device, uint64_t bytes)
 	gp_mutex_unlock(&lock);
 }
 
-/* Brings back at most these bytes, in one part. Returns the bytes. */
+/* Brings back one part of at most these bytes. Returns its bytes. */
 static uint64_t bring_part(struct room *room, uint64_t most, uint64_t lacking)
 {
-	struct order order = {.context = room->context, .most = gp_min(most, IN_PART)};
-	struct gp_sleep_result result;
+	struct order order = {.context = room->context, .most = most, .part = IN_PART};
+	struct gp_quiet_refusal refusal;
 
 	if (lacking)
 		gp_context_each(give_back_all, room->context->device);
-	if (!run(&order, move_in, IN_WAIT_NS, &result))
-		note_why(GP_SPILL_BACK, result.why);
+	if (!run(&order, move_in, IN_WAIT_NS, &refusal))
+		note_why(GP_SPILL_BACK, refusal.why);
 	else if (order.moved_bytes)
 		note_why(GP_SPILL_BACK, "");
 	else
@@ -401,6 +411,9 @@ static void *watch(void *unused)
 		gp_clock_sleep(LOOK_NS);
 		if (gp_slow_path_is_any(GP_SLOW_PATH_BYPASS | GP_SLOW_PATH_END))
 			return NULL;
+		/* Nothing comes back asleep. Deep asleep, the driver must not be called. */
+		if (gp_slow_path_is_any(GP_SLOW_PATH_ASLEEP | GP_SLOW_PATH_DEEP))
+			continue;
 		if (gp_spill_host_bytes()) {
 			for (int i = 0; i < GP_DEVICES_MAX; i++)
 				look_at(i);
@@ -416,25 +429,25 @@ static void *watch(void *unused)
 bool gp_spill_settle(CUdeviceptr ptr)
 {
 	struct order order = {.block = ptr};
-	struct gp_sleep_result result;
+	struct gp_quiet_refusal refusal;
 	bool is_quiet;
 
 	if (gp_likely(!gp_spill_host_bytes()) || !gp_spill_has(&gp_state.device_map, ptr))
 		return true;
 	/* The gate closes only while there is no visit. */
 	gp_submit_end_visit();
-	is_quiet = run(&order, move_block_in, IN_WAIT_ASK, &result);
+	is_quiet = run(&order, move_block_in, IN_WAIT_ASK, &refusal);
 	if (is_quiet && order.error == -ENOMEM) {
 		gp_context_each(give_back_all, NULL);
 		order.error = 0;
-		is_quiet = run(&order, move_block_in, IN_WAIT_ASK, &result);
+		is_quiet = run(&order, move_block_in, IN_WAIT_ASK, &refusal);
 	}
 	gp_submit_visit();
 	if (is_quiet && !gp_spill_has(&gp_state.device_map, ptr))
 		return true;
 	gp_log(GP_LOG_WARN,
 		"memory that GPUPOOL_SPILL has moved to the host cannot be exported, and did not come back: %s",
-		!is_quiet                ? result.why
+		!is_quiet                ? refusal.why
 		: order.error == -ENOMEM ? "short of device memory"
 					 : "the driver refused a call");
 	return false;

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include "shim/context/context.h"
-#include "sleep.h"
+#include "quiet.h"
 
 enum gp_spill_direction { GP_SPILL_OUT, GP_SPILL_BACK, GP_SPILL_DIRECTIONS };
 
@@ -23,7 +23,7 @@ struct gp_spill_status {
 	uint64_t moving_ns;               /* time in which the program could not submit work, since memory moved */
 	uint64_t copied_bytes, copied_ns; /* they show the speed of the link */
 	uint64_t n_refusals;              /* times that none could be moved for an allocation that was short */
-	char whys[GP_SPILL_DIRECTIONS][GP_SLEEP_WHY_MAX]; /* the last attempt to move any failed; empty: it did not */
+	char whys[GP_SPILL_DIRECTIONS][GP_QUIET_WHY_MAX]; /* the last attempt to move any failed; empty: it did not */
 };
 
 /* Functions of struct gp_spill_ops. */

@@ -346,8 +346,8 @@ static uint64_t in_ns(uint64_t ms)
 static int64_t moved(bool is_done, const char *failed, const struct gp_sleep_result *result)
 {
 	if (!is_done)
-		gp_log(GP_LOG_INFO, "%s: %s", failed, result->why);
-	return is_done ? (int64_t)result->device_bytes : result->error;
+		gp_log(GP_LOG_INFO, "%s: %s", failed, result->refusal.why);
+	return is_done ? (int64_t)result->device_bytes : result->refusal.error;
 }
 
 static int64_t sleep_as(const struct gp_sleep_request *request)

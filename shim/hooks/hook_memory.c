@@ -50,7 +50,10 @@ __attribute__((cold)) static int alloc_watched(
 	int r = gp_debug_is_on() ? gp_debug_alloc(pool, device == GP_OOM_HOOK_PINNED, bytes, options, ret_addr)
 				 : gp_scope_alloc(pool, bytes, options, ret_addr);
 
-	gp_record(pool, ALLOC, *ret_addr, bytes, (uint64_t)r, flags_of_call(NULL), stack_of_call(*ret_addr, bytes, r));
+	/* The call is tried again. */
+	if (r != GP_E_ASLEEP)
+		gp_record(pool, ALLOC, *ret_addr, bytes, (uint64_t)r, flags_of_call(NULL),
+			stack_of_call(*ret_addr, bytes, r));
 	return r;
 }
 
@@ -76,23 +79,52 @@ static int alloc_again_on_oom(
 }
 
 /*
- * An allocation wakes the process, since it would take new memory for what is asleep. (A block out of a cache does not:
- * the first work that uses it does.) While a stream captures, the block remembers the captures that may use it.
+ * The process may fall asleep between the wake and the growth of the pool. If the memory of the pool never comes back,
+ * since its context is lost, the driver is asked instead.
  */
-int gp_memory_alloc(
+enum { WAKES_MAX = 8 };
+
+static bool is_asleep(int *r, unsigned attempt)
+{
+	if (gp_likely(*r != GP_E_ASLEEP))
+		return false;
+	if (attempt < WAKES_MAX)
+		return true;
+	*r = GP_E_DEAD;
+	return false;
+}
+
+/* While a stream captures, the block remembers the captures that may use it. */
+static int alloc_captured(
 	struct gp_pool *pool, int device, uint64_t bytes, const struct gp_alloc_options *options, uint64_t *ret_addr)
 {
 	struct gp_alloc_options captured = *options;
 	struct gp_capture_alloc how;
 	int r;
 
-	if (device != GP_OOM_HOOK_PINNED)
-		gp_submit_await();
 	if (gp_likely(!gp_capture_of_alloc(&how)))
 		return alloc_again_on_oom(pool, device, bytes, options, ret_addr);
 	captured.capture = &how;
 	r = alloc_again_on_oom(pool, device, bytes, &captured, ret_addr);
 	gp_capture_alloc_done(&how);
+	return r;
+}
+
+/*
+ * An allocation wakes the process, since it would take new memory for what is asleep. (A block out of a cache does not:
+ * the first work that uses it does.)
+ */
+int gp_memory_alloc(
+	struct gp_pool *pool, int device, uint64_t bytes, const struct gp_alloc_options *options, uint64_t *ret_addr)
+{
+	unsigned attempt = 0;
+	int r;
+
+	do {
+		if (device != GP_OOM_HOOK_PINNED)
+			gp_submit_await();
+		r = alloc_captured(pool, device, bytes, options, ret_addr);
+	} while (is_asleep(&r, attempt++));
 	return r;
 }
 
@@ -125,11 +157,16 @@ static int alloc_cached(struct gp_tcache *tcache, bool was_tried, uint64_t bytes
 	const struct gp_alloc_options *options, uint64_t *ret_addr)
 {
 	struct gp_alloc_options again = {0};
+	unsigned attempt = 0;
 	int r = 0;
 
 	*ret_addr = was_tried ? 0 : gp_tcache_take(tcache, bytes, options->module);
-	if (!*ret_addr)
-		r = gp_tcache_alloc_with(tcache, bytes, options, ret_addr);
+	if (!*ret_addr) {
+		do {
+			gp_submit_await();
+			r = gp_tcache_alloc_with(tcache, bytes, options, ret_addr);
+		} while (is_asleep(&r, attempt++));
+	}
 	if (gp_unlikely(gp_slow_path_is_any(GP_SLOW_PATH_WATCHED)))
 		gp_record(gp_tcache_pool(tcache), ALLOC, *ret_addr, bytes, (uint64_t)r, flags_of_call(tcache),
 			stack_of_call(*ret_addr, bytes, r));

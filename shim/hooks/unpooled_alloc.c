@@ -6,6 +6,7 @@
 #include <errno.h>
 
 #include "shim/context/kept.h"
+#include "shim/driver/submit.h"
 #include "shim/oom/oom.h"
 #include "shim/oom/oom_hook.h"
 #include "shim/process.h"
@@ -124,6 +125,8 @@ CUresult gp_unpooled_alloc(const struct gp_unpooled *allocation)
 
 	if (a.device) {
 		gp_process_start();
+		/* As in gp_memory_alloc: the process would lack the memory to wake. */
+		gp_submit_await();
 		try(&a, context);
 		if (a.r == CUDA_SUCCESS && a.is_charged)
 			add_entry(&a, context);

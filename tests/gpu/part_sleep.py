@@ -14,17 +14,19 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import importlib.util
+import os
 import pathlib
 import re
-import statistics
 import subprocess
 import sys
 import threading
 import time
 
 import ctl
+import launches
 import nvml
 import programs
+import turns
 from results import Results, load
 
 GIB, MIB = 1 << 30, 1 << 20
@@ -34,9 +36,7 @@ REPLAYS = 100
 GIB_A_SECOND_COLD = 10
 SECONDS_OF_64_GIB = 1.6
 TURN_MIB, LEFT_MIB, TURN_SECONDS, SWITCHES = 40 << 10, 56 << 10, 10.5, 5
-PHASE_SECONDS, SHARE = 30, 0.9
-PART_SECONDS, SWITCH_SECONDS = 270, 3
-KERNEL_NS, LAUNCHES, LAUNCH_ROUNDS, LAUNCH_RATIO, LAUNCH_SECONDS = 3000, 10000, 31, 1.01, 90
+PART_SECONDS = 270
 DEEP_MIB, DEEP_SECONDS, DEEP_ROUNDS = 4 << 10, 40, 2
 
 ROUND = re.compile(
@@ -87,16 +87,42 @@ def reason_in(log):
     return found[-1].partition(": ")[2][:110] if found else ""
 
 
+class Errors:
+    """Standard error of a program. Each line goes to a file, and is kept with the time at which it came."""
+
+    def __init__(self, log):
+        log.parent.mkdir(parents=True, exist_ok=True)
+        self.lines = []
+        source, self.end = os.pipe()
+        self.thread = threading.Thread(target=self.read, args=(source, log), daemon=True)
+        self.thread.start()
+
+    def read(self, source, log):
+        with os.fdopen(source, errors="replace") as lines, log.open("w") as file:
+            for line in lines:
+                self.lines.append((time.monotonic(), line.rstrip("\n")))
+                file.write(line)
+                file.flush()
+
+    def close(self):
+        """Waits for the rest of the lines, unless another process still has the other end."""
+        self.thread.join(1)
+
+
 class Program:
     """A running program that is talked to by lines. It is killed at its time limit."""
 
     def __init__(self, config, words, log, variables, seconds, directory):
-        log.parent.mkdir(parents=True, exist_ok=True)
-        self.directory, self.errors = directory, log.open("w")
+        self.directory, self.errors = directory, Errors(log)
         self.process = subprocess.Popen([str(word) for word in words], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        stderr=self.errors, env=config.environment(directory, variables), text=True)
+                                        stderr=self.errors.end, env=config.environment(directory, variables), text=True)
+        os.close(self.errors.end)
         self.watchdog = threading.Timer(seconds, self.process.kill)
         self.watchdog.start()
+
+    def said(self):
+        """The lines of its standard error so far, with their times."""
+        return list(self.errors.lines)
 
     def __enter__(self):
         return self
@@ -218,157 +244,6 @@ def check_programs(results, library, out, mib):
         results.check(f"{name}: finished", done.status == 0, f"status {done.status}")
 
 
-def launch_ways(library):
-    """The configurations of launch_cost. The first is the one that the others are compared with."""
-    def way(name, **variables):
-        return programs.Config(name, library, {"GPUPOOL_LOG": "info", **variables})
-    return [programs.Config("raw"), way("split", GPUPOOL_POOL="split"), way("vmm", GPUPOOL_POOL="vmm"),
-            way("vmm, sleep", GPUPOOL_POOL="vmm", GPUPOOL_SLEEP="on")]
-
-
-def take_launch_turns(running, rounds):
-    """Nanoseconds of a launch, {how: {name: [of each round]}}; None once a program has failed. The order rotates."""
-    taken = {how: {name: [] for name in running} for how in ("back", "wait")}
-    names = list(running)
-    for nth in range(rounds + 1):
-        for how, found in taken.items():
-            for name in names[nth % len(names):] + names[:nth % len(names)]:
-                running[name].tell(how)
-                words = running[name].line().split()
-                if len(words) != 2 or words[0] != "launch":
-                    return None
-                if nth:  # the first turn of each does not count
-                    found[name].append(float(words[1]))
-    return taken
-
-
-def judge_launches(results, taken):
-    """The median of the ratios of all rounds counts, since the machine drifts."""
-    for how, what in (("back", "back to back"), ("wait", "each with a wait")):
-        raw, *others = taken[how].items()
-        results.note(f"launches {what}, raw", statistics.median(raw[1]) / 1000, "us")
-        for name, times in others:
-            ratio = statistics.median(own / base for own, base in zip(times, raw[1]))
-            results.bar(f"launches {what}: {name} over raw", ratio, "", "<=", LAUNCH_RATIO)
-
-
-def check_launches(results, library, out, launches, rounds, directory):
-    words = [programs.BIN / "launch_cost", KERNEL_NS, launches]
-    with contextlib.ExitStack() as stack:
-        running = {way.name: stack.enter_context(
-            Program(way, words, log_of(out, f"launches {way.name}"), {}, LAUNCH_SECONDS, directory))
-            for way in launch_ways(library)}
-        is_right = [program.line().endswith("right") for program in running.values()]
-        taken = take_launch_turns(running, rounds) if all(is_right) else None
-    results.check("launches: all programs have run", taken is not None)
-    if taken:
-        judge_launches(results, taken)
-
-
-def turn_of(line):
-    """Seconds, steps and wrong words of a line "turn SECONDS STEPS WRONG"; None: the program has failed."""
-    words = line.split()
-    return (float(words[1]), int(words[2]), int(words[3])) if len(words) == 4 else None
-
-
-@dataclasses.dataclass
-class Turns:
-    """Two processes that each need mib, while left_mib are left to both. Each phase takes these seconds."""
-
-    mib: int = TURN_MIB
-    left_mib: int = LEFT_MIB
-    seconds: float = TURN_SECONDS
-    switches: int = SWITCHES
-
-    def limit_s(self):
-        """The time limit of each process."""
-        return 60 + (self.switches + 2) * (self.seconds + 2 * SWITCH_SECONDS)
-
-
-@dataclasses.dataclass
-class Outcome:
-    """The turns that were taken. A turn is (seconds of its wake, steps, wrong words); alone: the first one of each process."""
-
-    alone: list = dataclasses.field(default_factory=list)
-    turns: list = dataclasses.field(default_factory=list)
-    seconds: float = 0
-
-    def wrong(self):
-        return sum(turn[2] for turn in self.alone + self.turns)
-
-    def share(self, phase):
-        """The time that the steps of all turns take one after the other, over the time that the turns took."""
-        steps = [sum(turn[1] for turn in self.turns[nth::2]) / self.alone[nth][1] for nth in range(2)]
-        return sum(steps) * phase / self.seconds
-
-
-def take_turns(plan, programs_by_turn, outcome, host):
-    """Each turn but those of `alone` begins with a switch, for which the other process falls asleep."""
-    begun = time.monotonic()
-    for nth in range(plan.switches):
-        program = programs_by_turn[nth % 2]
-        program.tell()
-        turn = turn_of(program.line())
-        if turn is None:
-            return
-        outcome.turns.append(turn)
-        outcome.seconds = time.monotonic() - begun
-        host()
-
-
-def judge_turns(results, plan, outcome, why):
-    done = len(outcome.turns)
-    results.check("turns: all are done, and no word is wrong", done == plan.switches and not outcome.wrong(),
-                  f"{done} turns, {outcome.wrong()} wrong {why if done < plan.switches else ''}".strip())
-    for nth, turn in enumerate(outcome.turns):
-        results.note(f"turn {nth + 1}: wake, with the wait for the other one", turn[0], "s")
-    if done < plan.switches or not all(turn[1] for turn in outcome.alone):
-        return
-    # A switch includes the half second after which a process counts as idle.
-    switch = sum(turn[0] for turn in outcome.turns) / done
-    results.note("turns: a switch takes", switch, "s")
-    results.note("turns: seconds in all, and of work alone", f"{outcome.seconds:.1f} {done * plan.seconds:.1f}")
-    share = outcome.share(plan.seconds)
-    if plan.seconds >= PHASE_SECONDS:
-        results.bar("turns: share of the time of one after the other", share, "", ">=", SHARE)
-        return
-    results.note("turns: share of the time of one after the other", share)
-    results.bar(f"turns: share of work in phases of {PHASE_SECONDS} s", PHASE_SECONDS / (PHASE_SECONDS + switch), "", ">=", SHARE)
-
-
-def check_turns(results, library, out, plan):
-    """Two processes, of which only one fits, take turns. The one whose turn it is has the other one sleep."""
-    probe = programs.BIN / "sleep_turns"
-    variables = {"GPUPOOL_POOL": "vmm", "GPUPOOL_SLEEP": "on", "GPUPOOL_SLEEP_KEEP": "on", "GPUPOOL_LOG": "info"}
-    config, raw = programs.Config("turns", library, variables), programs.Config("raw")
-    outcome, left_before = Outcome(), host_left()
-    lefts = [left_before]
-
-    def start(name, where):
-        """A process that has its memory, and has worked for one phase."""
-        program = stack.enter_context(
-            Program(config, [probe, "turns", plan.mib, plan.seconds], log_of(out, f"turns {name}"), {}, plan.limit_s(), where))
-        is_ready = turn_of(program.line()) is not None
-        program.tell()
-        alone = turn_of(program.line()) if is_ready else None
-        outcome.alone += [alone] if alone else []
-        return program
-
-    with contextlib.ExitStack() as stack:
-        directory = stack.enter_context(programs.private_dir())
-        ballast = stack.enter_context(
-            Program(raw, [probe, "ballast", plan.left_mib], log_of(out, "ballast"), {}, plan.limit_s(), directory))
-        results.note("turns: left by the ballast", ballast.line(), "")
-        # The first one is idle once it has worked, and sleeps for the second one.
-        both = start("first", directory), start("second", directory)
-        results.check("turns: the second process gets memory for which the first one sleeps", len(outcome.alone) == 2)
-        if len(outcome.alone) == 2:
-            take_turns(plan, both, outcome, lambda: lefts.append(host_left()))
-    why = "; ".join(filter(None, (reason_in(log_of(out, f"turns {name}")) for name in ("first", "second"))))
-    judge_turns(results, plan, outcome, why)
-    results.note("turns: host memory in use at its peak", (left_before - min(lefts)) / GIB, "GiB")
-
-
 def run_stat(stat, directory, words, log):
     """Runs gpupool-stat. Returns its exit status, its output, and the seconds that it took."""
     begun = time.monotonic()
@@ -450,19 +325,27 @@ def run_times(results, library, out, options):
 
 def run_launches(results, library, out, options):
     with programs.private_dir() as directory:
-        check_launches(results, library, out, LAUNCHES, max(3, round(LAUNCH_ROUNDS * options.scale)), directory)
+        def start(config, words):
+            log = log_of(out, f"launches {config.name}")
+            return Program(config, words, log, {}, launches.PROGRAM_SECONDS, directory)
+        launches.check(results, library, start, seconds=launches.SECONDS * options.scale)
 
 
 def run_turns(results, library, out, options):
     """Without a plan, fewer turns if the part has less time left."""
     plan = getattr(options, "turns", None)
     if not plan:
-        phases = int((options.end - time.monotonic()) / (TURN_SECONDS + SWITCH_SECONDS)) - 1
-        plan = Turns(seconds=TURN_SECONDS * options.scale, switches=min(SWITCHES, phases - 2))
-    if host_left() >= 2 * (plan.mib / 1024 + 4) * GIB and plan.switches > 0:
-        check_turns(results, library, out, plan)
-    else:
+        phases = int((options.end - time.monotonic()) / (TURN_SECONDS + turns.SWITCH_SECONDS)) - 3
+        plan = turns.Plan(TURN_MIB, LEFT_MIB, TURN_SECONDS * options.scale, min(SWITCHES, phases))
+    if host_left() < 2 * (plan.mib / 1024 + 4) * GIB or plan.switches <= 1:
         results.note("turns: left out for lack of host memory, or of time", host_left() // GIB, "GiB")
+        return
+    with contextlib.ExitStack() as stack:
+        directory = stack.enter_context(programs.private_dir())
+
+        def start(config, name, words, seconds):
+            return stack.enter_context(Program(config, words, log_of(out, name), {}, seconds, directory))
+        turns.check(results, library, start, plan, host_left, lambda name: reason_in(log_of(out, name)))
 
 
 def run_deep(results, library, out, options):
@@ -494,7 +377,7 @@ def parse_arguments():
     parser.add_argument("--mib", type=int, default=TURN_MIB, help="turns: memory of each of the two")
     parser.add_argument("--left", type=int, default=LEFT_MIB, metavar="MIB", help="turns: memory left to both")
     options = parser.parse_args()
-    options.turns = Turns(options.mib, options.left, options.phase, options.switches)
+    options.turns = turns.Plan(options.mib, options.left, options.phase, options.switches, min(10, options.phase))
     options.jobs = 3
     return options
 

@@ -6,8 +6,8 @@
  *
  *     sleep_turns times MIB ROUNDS   fills memory with a kernel, sleeps, wakes by its next kernel, and checks every word
  *     sleep_turns graphs MIB ROUNDS  the same, and replays a graph after as many sleeps
- *     sleep_turns turns MIB SECONDS  fills memory. For each line of its input works on it for that long, checks all of
- *                                    it, and prints a line; then waits for the next line
+ *     sleep_turns turns MIB SECONDS  fills memory. For each line of its input checks all of it, works on it for that
+ *                                    long, or for as many seconds as the line says, and prints a line
  *     sleep_turns ballast MIB        takes memory until MIB are left, and waits for a line
  *
  *     cc -O2 -iquote . tests/gpu/sleep_turns.c -o sleep_turns -lcuda
@@ -146,8 +146,11 @@ static void report_line(const char *what, double seconds, uint64_t n, uint64_t w
 	fflush(stdout);
 }
 
-/* A turn that begins asleep begins with the wake. Its time is printed, and that of the work. */
-static void take_turns(size_t mib, double seconds)
+/*
+ * A turn that begins asleep begins with the wake. The turn's line has the seconds of the wake, of the check, and of the
+ * steps, their number, and the wrong words.
+ */
+static void take_turns(size_t mib, double default_seconds)
 {
 	size_t n, bytes;
 	double t = now();
@@ -161,8 +164,10 @@ static void take_turns(size_t mib, double seconds)
 	report_line("ready", now() - t, 0, 0);
 	while (fgets(line, sizeof(line), stdin)) {
 		uint64_t wrong = 0, steps = 0;
-		double woke;
+		double woke, checked, seconds = strtod(line, NULL);
 
+		if (seconds <= 0)
+			seconds = default_seconds;
 		t = now();
 		wrong = wrong_words(blocks[0], bytes, value);
 		woke = now();
@@ -171,11 +176,15 @@ static void take_turns(size_t mib, double seconds)
 		value++;
 		for (size_t i = 0; i < n; i++)
 			fill_words(NULL, blocks[i], bytes, value);
+		MUST(cuCtxSynchronize());
+		checked = now();
 		for (; now() - woke < seconds; steps++) {
 			fill_words(NULL, blocks[steps % n], bytes, value);
 			MUST(cuCtxSynchronize());
 		}
-		report_line("turn", woke - t, steps, wrong);
+		printf("turn %.3f %.3f %.3f %llu %llu\n", woke - t, checked - woke, now() - checked,
+			(unsigned long long)steps, (unsigned long long)wrong);
+		fflush(stdout);
 	}
 }
 

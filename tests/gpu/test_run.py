@@ -7,6 +7,7 @@ import contextlib
 import io
 import json
 import pathlib
+import random
 import socket
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from unittest import mock
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 import ctl
+import launches
 import memory_watch
 import part_async
 import part_backends
@@ -41,6 +43,7 @@ import programs
 import results
 import run
 import submissions
+import turns
 
 SUMMARY = {
     "mode": "fill", "bytes": "65536", "players": "2", "rounds": "2000", "reused": "1990",
@@ -837,51 +840,197 @@ class Sleep(WithOut):
         notes = {row["name"]: row["value"] for row in results.load(self.out, ["streams"])}
         self.assertEqual(notes["nodes: left out"], "conditional nodes need CUDA 12.4")
 
-    def test_a_launch_is_compared_by_the_median_of_the_ratios_of_rounds(self):
-        raw, slower = [4000.0, 8000.0, 4000.0], [4030.0, 8060.0, 4400.0]
-        taken = {"back": {"raw": raw, "split": slower}, "wait": {"raw": raw, "split": [time * 1.02 for time in raw]}}
-        part_sleep.judge_launches(self.results, taken)
-        self.assertEqual(self.names(False), ["launches each with a wait: split over raw"])
-
-    def test_programs_take_turns_in_an_order_that_rotates_and_the_first_round_does_not_count(self):
-        order = []
-
-        def program(name, lines):
-            return types.SimpleNamespace(tell=lambda how: order.append((name, how)), line=lambda: next(lines))
-
-        def running(lines):
-            return {"raw": program("raw", iter(lines)), "own": program("own", iter(lines))}
-
-        taken = part_sleep.take_launch_turns(running([f"launch {n}" for n in range(1, 7)]), 2)
-        self.assertEqual(taken["back"]["raw"], [3.0, 5.0])
-        self.assertEqual([name for name, how in order if how == "back"], ["raw", "own", "own", "raw", "raw", "own"])
-        self.assertIsNone(part_sleep.take_launch_turns(running([""]), 2))
-
-    def turns(self, seconds, n=2, wrong=0):
-        outcome = part_sleep.Outcome([(0.0, 100, 0), (9.0, 200, 0)], [(2.0, 100, 0), (2.0, 200, wrong)][:n], seconds)
-        part_sleep.judge_turns(self.results, part_sleep.Turns(seconds=30, switches=2), outcome, "")
-        return self.names(False)
-
-    def test_turns_are_compared_with_the_same_steps_one_after_the_other(self):
-        self.assertEqual(self.turns(64), [])
-
-    def test_turns_that_take_too_long_miss_the_bar(self):
-        self.assertEqual(self.turns(68), ["turns: share of the time of one after the other"])
-
-    def test_turns_that_are_missing_or_wrong_fail(self):
-        self.assertEqual(self.turns(64, wrong=1), ["turns: all are done, and no word is wrong"])
-        self.results = results.Results(self.out, "streams")
-        self.assertEqual(self.turns(32, n=1), ["turns: all are done, and no word is wrong"])
-
     def test_a_deep_sleep_is_left_out_without_gpupool_stat(self):
         with mock.patch.object(programs, "stat_program", return_value=None):
             part_sleep.check_deep(self.results, pathlib.Path("lib"), self.out, 64, 5)
         rows = results.load(self.out, ["streams"])
         self.assertEqual([(row["type"], row["value"]) for row in rows], [("note", "Jansson is missing")])
 
+
+class Launches(WithOut):
+    """The arithmetic of launches.py, with programs whose times are known."""
+
+    NAMES = ["raw", "split", "vmm", launches.GATED]
+
+    def rounds(self, factors, jitters=(1.0, 0.97, 1.03, 1.01, 0.99)):
+        """Rounds in which a way takes factors[name] times as long as raw. jitters: of whole rounds."""
+        def times(jitter):
+            return {name: 4000.0 * jitter * factors.get(name, 1) for name in self.NAMES}
+        return [{how: times(jitter) for how in launches.HOWS} for jitter in jitters]
+
+    def start(self, order, answers):
+        """A function that starts programs. answers: name -> the time of its next turn."""
+        @contextlib.contextmanager
+        def started(name):
+            order.append(("start", name))
+            lines = ["content   right"]
+
+            def tell(how):
+                order.append((how, name))
+                lines.append(f"launch {answers(name)}")
+            yield types.SimpleNamespace(tell=tell, line=lambda: lines.pop(0))
+        return started
+
+    def judged(self, rounds):
+        launches.judge(self.results, rounds)
+        return {row["name"]: row["value"] for row in results.load(self.out, ["streams"])}
+
+    def test_a_way_is_the_median_of_its_processes_and_its_spread_is_shown(self):
+        rounds = self.rounds({})
+        rounds[0]["back"]["vmm"] = 9000.0  # one process does not count for more than its place
+        values = self.judged(rounds)
+        self.assertEqual(values["launches: processes of each way"], 5)
+        self.assertEqual(values["launches back to back, vmm"], "4.040 (3.880 to 9.000)")
+        self.assertEqual(values["launches each with a wait, raw"], "4.000 (3.880 to 4.120)")
+
+    def test_a_cost_of_half_a_per_cent_is_shown_to_be_at_most_one_though_rounds_differ_by_more(self):
+        values = self.judged(self.rounds({launches.GATED: 1.005}))
+        self.assertAlmostEqual(values["launches back to back: vmm, sleep over vmm"], 1.005)
+        self.assertIn("at most 1%", values["launches back to back: vmm, sleep over vmm, 95%"])
+        self.assertEqual(self.bad(), [])
+
+    def test_a_cost_of_three_per_cent_misses_each_bar_of_its_way(self):
+        self.judged(self.rounds({launches.GATED: 1.03}))
+        self.assertEqual(len(self.bad()), 3 * len(launches.HOWS))
+
+    def test_an_interval_shows_denies_or_leaves_open(self):
+        self.assertEqual(launches.saying(0.99, 1.01), "at most 1%: shown")
+        self.assertEqual(launches.saying(1.011, 1.02), "at most 1%: denied")
+        self.assertEqual(launches.saying(0.99, 1.02), "at most 1%: neither shown nor denied")
+
+    def test_an_interval_is_that_of_rounds_drawn_again(self):
+        even = self.rounds({"vmm": 1.02}, [1.0] * 9)
+        self.assertEqual([round(bound, 9) for bound in launches.interval_of(even, "back", "vmm", "raw")], [1.02, 1.02])
+        uneven = [*even]
+        uneven[:4] = self.rounds({"vmm": 0.98}, [1.0] * 4)
+        low, high = launches.interval_of(uneven, "back", "vmm", "raw")
+        self.assertEqual((round(low, 9), round(high, 9)), (0.98, 1.02))
+        self.assertEqual(launches.interval_of(uneven, "back", "vmm", "raw"), (low, high))  # the same draws again
+
+    def test_each_round_starts_new_processes_in_an_order_that_the_seed_gives(self):
+        def order_of(seed):
+            order = []
+            found = launches.take_rounds(self.NAMES, self.start(order, lambda name: 5.0), 3, 2, 0, seed)
+            return order, found
+        order, found = order_of(1)
+        self.assertEqual(order, order_of(1)[0])
+        self.assertNotEqual(order, order_of(2)[0])
+        self.assertEqual(len(found), 3)
+        self.assertEqual(sorted(name for what, name in order if what == "start"), sorted(3 * self.NAMES))
+        for how in launches.HOWS:
+            turns = [name for what, name in order if what == how]
+            self.assertEqual([sorted(turns[at:at + 4]) for at in range(0, 36, 4)], 9 * [sorted(self.NAMES)])
+
+    def test_the_first_turn_of_a_process_does_not_count(self):
+        times = iter([100.0, 100.0, 1.0, 2.0, 3.0, 4.0])  # back and wait, in turns
+        one = launches.take_round(["raw"], self.start([], lambda name: next(times)), 2, random.Random(1))
+        self.assertEqual(one, {"back": {"raw": 2.0}, "wait": {"raw": 3.0}})
+
+    def test_no_round_begins_once_the_time_is_up_but_some_are_taken_in_any_case(self):
+        order = []
+        found = launches.take_rounds(["raw"], self.start(order, lambda name: 5.0), 40, 1, 75, 1,
+                                     lambda: 10 * order.count(("start", "raw")))
+        self.assertEqual(len(found), 8)
+        found = launches.take_rounds(["raw"], self.start([], lambda name: 5.0), 40, 1, 0, 1)
+        self.assertEqual(len(found), launches.ROUNDS_MIN)
+
+    def test_a_program_that_fails_ends_the_measurement(self):
+        self.assertIsNone(launches.take_rounds(["raw"], self.start([], lambda name: ""), 2, 1, 0, 1))
+
+
+class Turns(WithOut):
+    """The arithmetic of turns.py: the first process makes 10 steps a second alone, and the second one 20."""
+
+    PLAN = turns.Plan(40 << 10, 56 << 10, 30, 2, 10)
+    OUT = ("gpupool[1]: info: asleep: 40960 MiB of device memory have gone back to the driver in 1050 ms: 20 ms until nothing "
+           "used it, 30 ms to get host memory, 1000 ms to move")
+    INTO = ("gpupool[2]: info: awake: 40960 MiB of device memory are back in 1900 ms: 950 ms until it was free, 50 ms to take "
+            "it, 900 ms to move")
+
+    def outcome(self, seconds, steps=(290, 580), wrong=0):
+        """Two turns of 30 s, one of which is a check."""
+        found = [turns.Turn(2.0, 1.0, 29.0, n, wrong) for n in steps]
+        alone = ([turns.Turn(0.0, 1.0, 9.0, 90, 0), turns.Turn(0.0, 1.0, 11.0, 110, 0)], [turns.Turn(5.0, 1.0, 10.0, 200, 0)])
+        return turns.Outcome(alone, found, [turns.Switch(0.0) for _ in found], seconds)
+
+    def judged(self, outcome, is_over=False, plan=PLAN):
+        turns.judge(self.results, plan, outcome, is_over, "why")
+        return {row["name"]: row["value"] for row in results.load(self.out, ["streams"])}
+
+    def test_turns_are_compared_with_the_same_steps_one_after_the_other(self):
+        values = self.judged(self.outcome(64))
+        self.assertAlmostEqual(values["turns: share of the time of one after the other"], 60 / 64)
+        self.assertAlmostEqual(values["turns: seconds in all, lost to switches"], 4)
+        self.assertAlmostEqual(values["turns: seconds in all, lost to slower work"], 0)
+        self.assertEqual(self.bad(), [])
+
+    def test_steps_that_are_slower_than_alone_are_lost_time_and_not_that_of_switches(self):
+        values = self.judged(self.outcome(64, steps=(261, 580)))
+        self.assertAlmostEqual(values["turns: share of the time of one after the other"], (60 - 2.9) / 64)
+        self.assertAlmostEqual(values["turns: seconds in all, lost to slower work"], 2.9)
+        self.assertEqual(values["turn 1: steps, and their speed over that alone"], "261 0.900")
+        self.assertEqual(self.bad(), ["turns: share of the time of one after the other"])
+
+    def test_turns_that_take_too_long_miss_the_bar(self):
+        self.judged(self.outcome(68))
+        self.assertEqual(self.bad(), ["turns: share of the time of one after the other"])
+
+    def test_shorter_phases_have_the_bar_of_the_switches(self):
+        values = self.judged(self.outcome(64), plan=turns.Plan(1, 1, 10, 2))
+        self.assertAlmostEqual(values["turns: share of work in phases of 30 s"], 30 / 32)
+
+    def test_turns_that_are_missing_or_wrong_fail(self):
+        self.judged(self.outcome(64, wrong=1))
+        self.assertEqual(self.bad(), ["turns: all are done, and no word is wrong"])
+        self.results = results.Results(self.out, "streams")
+        self.judged(self.outcome(32, steps=(290,)))
+        self.assertEqual(self.bad(), ["turns: all are done, and no word is wrong"])
+        self.results = results.Results(self.out, "streams")
+        self.judged(turns.Outcome())
+        self.assertEqual(self.bad(), ["turns: all are done, and no word is wrong"])
+
+    def test_turns_for_which_the_time_is_up_are_left_out(self):
+        plan = turns.Plan(1, 1, 30, 6)
+        values = self.judged(self.outcome(64), is_over=True, plan=plan)
+        self.assertEqual((self.bad(), values["turns: left out, as the time was up"]), ([], 4))
+        self.assertTrue(plan.has_time(280 - 20 - 3 - 36))
+        self.assertFalse(plan.has_time(281 - 20 - 3 - 36))
+
     def test_a_line_of_a_turn_is_parsed_and_a_missing_one_is_none(self):
-        self.assertEqual(part_sleep.turn_of("turn 1.250 40 0"), (1.25, 40, 0))
-        self.assertIsNone(part_sleep.turn_of(""))
+        self.assertEqual(turns.Turn.of("turn 1.250 0.500 28.000 40 0"), turns.Turn(1.25, 0.5, 28.0, 40, 0))
+        self.assertIsNone(turns.Turn.of(""))
+
+    def test_a_switch_is_taken_from_the_logs_of_both_processes_after_it_began(self):
+        waker = [(1.0, self.INTO), (10.5, "gpupool[2]: info: waking: asked process 1, idle for 0 s"), (11.9, self.INTO)]
+        switch = turns.Switch.of(10.0, [(2.0, self.OUT), (11.6, self.OUT)], waker)
+        self.assertEqual((switch.asked, switch.slept, switch.woke), (10.5, 11.6, 11.9))
+        self.assertAlmostEqual(switch.overlap(), 11.6 - (11.9 - 0.95))
+        self.assertEqual(switch.text(), "asked after 0.50 s; out 1.05 s: quiet 0.02, host memory 0.03, move 1.00, 38.8 GiB/s; "
+                                        "in 0.95 s after 0.95: take 0.05, move 0.90, 42.1 GiB/s; both 0.65 s")
+        self.assertEqual(turns.Switch.of(10.0, [], []).text(), "nothing was logged")
+
+    def test_processes_take_turns_until_the_time_is_up(self):
+        def process(name):
+            return types.SimpleNamespace(tell=lambda: told.append(name), line=lambda: "turn 1 1 1 5 0", said=lambda: [])
+        told, times = [], iter([True, True, True, False])
+        outcome = turns.Outcome()
+        turns.take_turns(turns.Plan(1, 1, 1, 6), (process("first"), process("second")), outcome, lambda: next(times), lambda: None)
+        self.assertEqual((told, len(outcome.turns)), (["first", "second", "first"], 3))
+
+    def test_each_process_is_measured_alone_before_the_turns_and_after_them(self):
+        told = []
+
+        def start(config, name, words, seconds):
+            lines = ["ready 0.000 1 0"]
+
+            def tell(alone=""):
+                told.append((name, alone))
+                lines.append("turn 1.0 1.0 29.0 290 0")
+            return types.SimpleNamespace(tell=tell, line=lambda: lines.pop(0), said=lambda: [])
+        turns.check(self.results, pathlib.Path("lib"), start, turns.Plan(1, 1, 30, 2, 10), lambda: 0, lambda name: "")
+        first, second = "turns first", "turns second"
+        self.assertEqual(told, [(first, 10), (second, 10), (first, ""), (second, ""), (second, 10), (first, 10)])
+        self.assertTrue(results.load(self.out, ["streams"])[1]["ok"])
 
 
 class Spill(WithOut):

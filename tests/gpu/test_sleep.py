@@ -14,6 +14,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
+import launches
 import part_sleep
 import programs
 import results
@@ -28,10 +29,12 @@ class Launches(WithOut):
         os.environ["LD_LIBRARY_PATH"] = str(SIMULATOR)
         os.environ["SIMGPU_STRICT"] = "1"
         with programs.private_dir() as directory:
-            part_sleep.check_launches(self.results, LIBRARY, self.out, 20, 2, directory)
+            def start(config, words):
+                return part_sleep.Program(config, words, self.out / "log.txt", {}, 60, directory)
+            launches.check(self.results, LIBRARY, start, launches=20, rounds=2, turns=1, seconds=0)
         rows = results.load(self.out, ["streams"])
         self.assertTrue(rows[0]["ok"], rows)
-        self.assertEqual(sum(row["type"] == "bar" for row in rows), 6)
+        self.assertEqual(sum(row["type"] == "bar" for row in rows), 10)
 
 
 if __name__ == "__main__":

@@ -29,6 +29,9 @@ void ends(void);
 void exits(void);
 void forks(void);
 void short_wake(void);
+void crowded_wake(void);
+void asks_waking(void);
+void full(void);
 void ends_asleep(void);
 
 /* Scenarios of app_sleep_fault.c. */

@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -365,6 +366,126 @@ void short_wake(void)
 	(void)pthread_create(&other, NULL, end_shortage, (void *)end);
 	APP_MUST(cuMemsetD32_v2(blocks[0], 100, sizes[0] / 4));
 	(void)pthread_join(other, NULL);
+	app_report_driver();
+}
+
+static const CUmemAllocationProp of_device = {
+	.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+
+/* The device has no room for another block beside those that are asleep. */
+void full(void)
+{
+	CUmemGenericAllocationHandle handle;
+	CUdeviceptr more = 0;
+
+	app_start();
+	make_blocks();
+	if (gpupool_sleep(TIMEOUT_MS) < 0)
+		return;
+	app_result("more", cuMemAlloc_v2(&more, 40 * MIB));
+	app_fact("bytes", app_device_bytes(0));
+	APP_MUST(cuCtxSynchronize());
+	sleep_now();
+	app_result("more that is not pooled", cuMemCreate(&handle, 40 * MIB, &of_device, 0));
+	app_say("wrong words", "%zu", count_wrong());
+	app_report_driver();
+}
+
+static void *wake(void *unused)
+{
+	(void)gpupool_wake(TIMEOUT_MS);
+	return NULL;
+}
+
+static size_t free_memory(void)
+{
+	size_t free_bytes = 0, total;
+
+	APP_MUST(cuMemGetInfo_v2(&free_bytes, &total));
+	return free_bytes;
+}
+
+/* The program asks for the free memory while its memory is taken back, and while content is copied. */
+void asks_waking(void)
+{
+	static const char *const points[] = {"cuMemMap", "cuMemcpyHtoDAsync_v2"};
+	pthread_t other;
+	size_t awake;
+
+	app_start();
+	make_blocks();
+	awake = free_memory();
+	for (unsigned i = 0; i < LENGTH(points); i++) {
+		if (gpupool_sleep(TIMEOUT_MS) < 0)
+			return;
+		app_stop_calls(points[i], false);
+		(void)pthread_create(&other, NULL, wake, NULL);
+		app_await_stopped_call();
+		app_say("free memory as awake", "%d", free_memory() == awake);
+		app_release_calls();
+		(void)pthread_join(other, NULL);
+	}
+	app_say("wrong words", "%zu", count_wrong());
+	app_report_driver();
+}
+
+enum { N_LOOKS = 50 };
+
+/* Another process takes memory once it is told to, says so, and holds it until its socket is closed. */
+static pid_t start_other(int *ret_end)
+{
+	int ends[2];
+	pid_t child;
+	char byte;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends))
+		exit(71);
+	child = fork();
+	if (child) {
+		(void)close(ends[0]);
+		*ret_end = ends[1];
+		return child;
+	}
+	(void)close(ends[1]);
+	app_start();
+	if (read(ends[0], &byte, 1) == 1) {
+		(void)app_alloc(36 * MIB);
+		if (write(ends[0], "", 1) == 1)
+			(void)!read(ends[0], &byte, 1);
+	}
+	_exit(0);
+}
+
+static void *end_other(void *end)
+{
+	uint64_t looks = app_calls("cuMemGetInfo_v2"), taken = app_calls("cuMemCreate");
+
+	while (app_calls("cuMemGetInfo_v2") < looks + N_LOOKS)
+		usleep(1000);
+	app_fact("taken by a wait of 50 looks", app_calls("cuMemCreate") - taken);
+	(void)close(*(int *)end);
+	return NULL;
+}
+
+/* The device has 64 MiB, of which another process takes so much that this one cannot wake. */
+void crowded_wake(void)
+{
+	pthread_t thread;
+	pid_t other;
+	char byte;
+	int end;
+
+	other = start_other(&end);
+	app_start();
+	make_blocks();
+	if (gpupool_sleep(TIMEOUT_MS) < 0)
+		return;
+	if (write(end, "", 1) != 1 || read(end, &byte, 1) != 1)
+		exit(71);
+	(void)pthread_create(&thread, NULL, end_other, &end);
+	app_say("wrong words", "%zu", count_wrong());
+	(void)pthread_join(thread, NULL);
+	(void)waitpid(other, NULL, 0);
 	app_report_driver();
 }
 

@@ -294,6 +294,71 @@ static void sleeps(void)
 	app_report_driver();
 }
 
+enum { N_ASKING = 4, DEEP_US = 600000 };
+
+static pthread_barrier_t asking;
+
+static CUdeviceptr asked[N_ASKING];
+
+static void *ask_at_once(void *which)
+{
+	CUdeviceptr *ptr = which;
+	char name[16];
+
+	snprintf(name, sizeof(name), "region%d", (int)(ptr - asked));
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	(void)gpupool_region_begin(name);
+	(void)pthread_barrier_wait(&asking);
+	if (cuMemAlloc_v2(ptr, more_size))
+		*ptr = 0;
+	(void)gpupool_region_end();
+	return NULL;
+}
+
+/* Several threads are short of memory at once, each in a pool of its own. */
+static void at_once(void)
+{
+	pthread_t others[N_ASKING];
+	unsigned n_served = 0;
+
+	make_blocks();
+	APP_MUST(cuCtxSynchronize());
+	(void)pthread_barrier_init(&asking, NULL, N_ASKING);
+	app_stop_calls("cuCtxRecordEvent", false);
+	for (int i = 0; i < N_ASKING; i++)
+		(void)pthread_create(&others[i], NULL, ask_at_once, &asked[i]);
+	/* The first one has closed the gate, and the others have time to come as far as they can. */
+	app_await_stopped_call();
+	usleep(100000);
+	app_release_calls();
+	for (int i = 0; i < N_ASKING; i++) {
+		(void)pthread_join(others[i], NULL);
+		n_served += asked[i] != 0;
+	}
+	app_fact("served", n_served);
+	app_fact("host bytes", host_bytes());
+	check();
+}
+
+/* The process is deep asleep with memory in the host, for which a thread of the library looks for room otherwise. */
+static void deep(void)
+{
+	uint64_t before;
+
+	make_blocks();
+	(void)ask_for_more();
+	APP_MUST(cuCtxSynchronize());
+	app_fact("host bytes", host_bytes());
+	(void)gpupool_sleep(TIMEOUT_MS);
+	app_pause("asleep");
+	before = app_calls("cuMemGetInfo_v2");
+	usleep(DEEP_US);
+	app_fact("looks deep asleep", app_calls("cuMemGetInfo_v2") - before);
+	app_pause("deep");
+	check();
+	app_report_driver();
+}
+
 static void forks(void)
 {
 	int status = 0;
@@ -631,6 +696,8 @@ const struct app_scenario app_scenarios[] = {
 	{"cold", cold, 0},
 	{"region", region, 0},
 	{"sleeps", sleeps, 0},
+	{"at-once", at_once, 0},
+	{"deep", deep, 0},
 	{"forks", forks, 0},
 	{"exports", exports, 0},
 	{"unpooled", unpooled, 0},

@@ -113,6 +113,24 @@ START_TEST(a_wake_that_is_short_of_memory_says_so_and_waits_and_a_signal_ends_it
 }
 END_TEST
 
+/* An attempt to wake takes all memory that there is, and gives it back. Other processes would find none meanwhile. */
+START_TEST(a_wake_that_is_short_of_memory_takes_none_until_there_is_enough)
+{
+	const char *env[] = {VMM, GPU, "SIMGPU_MEMORY=64M", "SIMGPU_SHARED=ledger", "GPUPOOL_LOG=info", NULL};
+
+	play_run(
+		&(struct play){.program = "app_sleep", .words = {"crowded-wake"}, .env = env, .preload = play_library});
+	ck_assert_int_eq(play_status, 0);
+	/* One attempt makes up to six calls, and attempts are half a second apart. */
+	ck_assert_uint_lt(play_fact("taken by a wait of 50 looks"), 50);
+	ck_assert_ptr_nonnull(strstr(play_out, "wrong words: 0\n"));
+	ck_assert_msg(
+		strstr(play_err, "asleep: 28 MiB of device memory have gone back to the driver in "), "%s", play_err);
+	ck_assert_msg(strstr(play_err, "awake: 28 MiB of device memory are back in "), "%s", play_err);
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
 START_TEST(a_process_that_gets_no_host_memory_stays_awake)
 {
 	play_run(&(struct play){.program = "app_sleep", .words = {"no-host"}, .env = vmm, .preload = play_library});
@@ -352,6 +370,7 @@ static void add(TCase *tc)
 	tcase_add_test(tc, a_handler_of_a_signal_runs_after_the_memory_has_moved);
 	tcase_add_loop_test(
 		tc, a_wake_that_is_short_of_memory_says_so_and_waits_and_a_signal_ends_it, 0, LENGTH(shortages));
+	tcase_add_test(tc, a_wake_that_is_short_of_memory_takes_none_until_there_is_enough);
 	tcase_add_test(tc, a_process_that_gets_no_host_memory_stays_awake);
 	tcase_add_loop_test(tc, a_process_that_is_killed_in_a_sleep_or_wake_leaves_its_memory_to_others_and_no_socket,
 		0, LENGTH(moves));

@@ -264,6 +264,36 @@ START_TEST(memory_in_the_host_stays_there_while_the_process_is_asleep)
 }
 END_TEST
 
+static void go_deep(const char *name)
+{
+	const char *answer = play_ask(strcmp(name, "asleep") == 0 ? "deep begin" : "deep end");
+
+	ck_assert_msg(strstr(answer, "\"was_so\":false"), "%s: %s", name, answer);
+}
+
+START_TEST(nothing_looks_for_room_in_the_driver_while_the_process_is_deep_asleep)
+{
+	play_spill("deep", spilling, go_deep);
+	is_right();
+	ck_assert_uint_gt(play_fact("host bytes"), 0);
+	/* A look may have been under way. */
+	ck_assert_uint_le(play_fact("looks deep asleep"), 1);
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
+START_TEST(threads_that_are_short_at_once_take_no_more_host_memory_than_the_setting_allows)
+{
+	const char *env[] = {VMM, "GPUPOOL_SPILL=16MiB", GPU, NULL};
+
+	play_spill("at-once", env, NULL);
+	is_right();
+	ck_assert_uint_ge(play_fact("served"), 1);
+	ck_assert_uint_gt(play_fact("host bytes"), 0);
+	ck_assert_uint_le(play_fact("host bytes"), (uint64_t)16 * MIB);
+}
+END_TEST
+
 START_TEST(a_child_fails_as_without_the_library_and_the_parent_gets_its_memory_back)
 {
 	play_spill("forks", spilling, NULL);
@@ -413,6 +443,8 @@ static void add(TCase *tc)
 	tcase_add_test(tc, memory_that_the_program_names_as_cold_goes_first);
 	tcase_add_test(tc, the_memory_of_a_region_that_a_rule_names_as_cold_goes_first);
 	tcase_add_test(tc, memory_in_the_host_stays_there_while_the_process_is_asleep);
+	tcase_add_test(tc, nothing_looks_for_room_in_the_driver_while_the_process_is_deep_asleep);
+	tcase_add_test(tc, threads_that_are_short_at_once_take_no_more_host_memory_than_the_setting_allows);
 	tcase_add_test(tc, a_child_fails_as_without_the_library_and_the_parent_gets_its_memory_back);
 	tcase_add_test(tc, a_block_in_the_host_comes_back_before_it_is_exported_or_the_export_fails);
 	tcase_add_test(tc, memory_goes_to_the_host_for_an_allocation_that_is_not_pooled);

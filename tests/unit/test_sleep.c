@@ -10,6 +10,7 @@
 #include "pool/pool_control.h"
 #include "pool/vmm/pin.h"
 #include "pool/vmm/sleep.h"
+#include "pool/vmm/spill.h"
 #include "pool_fixture.h"
 #include "tests/suite.h"
 
@@ -81,6 +82,31 @@ START_TEST(a_pool_asleep_holds_no_device_memory_and_has_the_same_addresses_awake
 	fixture_check();
 	fixture_free_as(large, GP_FREE_SYNCED);
 	ck_assert_uint_eq(gp_pool_reclaim(fixture_pool()), 40 * GP_MIB);
+}
+END_TEST
+
+START_TEST(memory_in_the_host_whose_content_is_dropped_stays_there_and_is_zero)
+{
+	uint64_t blocks[] = {fixture_alloc(20 * GP_MIB), fixture_alloc(20 * GP_MIB)};
+	struct gp_pool *pool = fixture_pool();
+	int error;
+
+	fake_complete_all(&px.fake);
+	ck_assert_int_eq(gp_pool_sleep_enter(pool, 0), 0);
+	ck_assert_uint_eq(gp_spill_out(&pool, 1, 20 * GP_MIB, UINT64_MAX, &error), 20 * GP_MIB);
+	gp_pool_sleep_leave(pool);
+	ck_assert_int_eq(fall_asleep_and(true), 0);
+	ck_assert_uint_eq(px.fake.zeroed_bytes, 20 * GP_MIB);
+	ck_assert_uint_eq(asleep().dropped_bytes, 20 * GP_MIB);
+	fixture_check();
+	ck_assert_int_eq(wake(), 0);
+	ck_assert_uint_eq(px.fake.zeroed_bytes, 40 * GP_MIB);
+	/* Content that is kept is left alone. */
+	ck_assert_int_eq(fall_asleep(), 0);
+	ck_assert_int_eq(wake(), 0);
+	ck_assert_uint_eq(px.fake.zeroed_bytes, 40 * GP_MIB);
+	ck_assert_uint_eq(fixture_info(blocks[0]).size + fixture_info(blocks[1]).size, 40 * GP_MIB);
+	fixture_check();
 }
 END_TEST
 
@@ -358,13 +384,10 @@ START_TEST(blocks_that_are_freed_asleep_go_back_once_their_pool_is_awake)
 	ck_assert_uint_eq(gp_pool_reclaim(fixture_pool()), 0);
 	ck_assert_uint_eq(fixture_stats().total_bytes, 40 * GP_MIB);
 	fixture_check();
-	/* Memory that is asleep is not moved to serve a request. */
-	fixture_alloc(30 * GP_MIB);
-	fixture_check();
 	ck_assert_int_eq(wake(), 0);
 	fixture_free_as(second, GP_FREE_SYNCED);
 	(void)gp_pool_reclaim(fixture_pool());
-	ck_assert_uint_le(fixture_stats().total_bytes, 40 * GP_MIB);
+	ck_assert_uint_eq(fixture_stats().total_bytes, 0);
 }
 END_TEST
 
@@ -470,6 +493,24 @@ START_TEST(a_thread_that_has_to_grow_waits_until_the_move_is_over)
 }
 END_TEST
 
+/* The program waits for the wake, and asks again. Memory that is asleep is not moved to serve a request either. */
+START_TEST(a_pool_that_is_asleep_does_not_grow)
+{
+	uint64_t first = fixture_alloc(20 * GP_MIB), addr;
+
+	fixture_alloc(GP_KIB);
+	ck_assert_int_eq(fall_asleep(), 0);
+	ck_assert_int_eq(fixture_try(20 * GP_MIB, &addr), GP_E_ASLEEP);
+	fixture_free_as(first, GP_FREE_SYNCED);
+	ck_assert_int_eq(fixture_try(30 * GP_MIB, &addr), GP_E_ASLEEP);
+	ck_assert_uint_eq(px.fake.reserved_bytes, 0);
+	fixture_check();
+	ck_assert_int_eq(wake(), 0);
+	ck_assert_int_eq(fixture_try(30 * GP_MIB, &addr), 0);
+	fixture_check();
+}
+END_TEST
+
 START_TEST(only_pools_of_the_kind_vmm_sleep)
 {
 	fixture_alloc(20 * GP_MIB);
@@ -539,6 +580,7 @@ int main(void)
 	TCase *tc = fixture_case(GP_KIND_VMM), *other = fixture_case(GP_KIND_SPLIT);
 
 	tcase_add_test(tc, a_pool_asleep_holds_no_device_memory_and_has_the_same_addresses_awake);
+	tcase_add_test(tc, memory_in_the_host_whose_content_is_dropped_stays_there_and_is_zero);
 	tcase_add_test(tc, memory_whose_content_is_dropped_takes_no_host_memory_and_is_zero_when_it_comes_back);
 	tcase_add_test(tc, cached_memory_is_given_back_and_free_parts_of_chunks_are_not_copied);
 	tcase_add_test(tc, small_gaps_between_used_blocks_are_copied_with_them);
@@ -557,6 +599,7 @@ int main(void)
 	tcase_add_test(tc, a_chunk_asleep_cannot_be_pinned_and_a_pinned_chunk_keeps_its_pool_awake);
 	tcase_add_loop_test(tc, a_context_that_ends_while_its_pool_is_asleep_leaves_nothing, 0, 2);
 	tcase_add_test(tc, a_thread_that_has_to_grow_waits_until_the_move_is_over);
+	tcase_add_test(tc, a_pool_that_is_asleep_does_not_grow);
 	tcase_add_test(tc, random_allocations_frees_sleeps_and_wakes_keep_every_invariant);
 	suite_add_tcase(suite, tc);
 	tcase_add_test(other, only_pools_of_the_kind_vmm_sleep);

@@ -34,7 +34,7 @@ static uint64_t move(bool is_out, uint64_t bytes, uint64_t most)
 
 	fake_complete_all(&px.fake);
 	ck_assert_int_eq(gp_pool_sleep_enter(pool, 0), 0);
-	moved = is_out ? gp_spill_out(&pool, 1, bytes, most, &error) : gp_spill_in(&pool, 1, most, &error);
+	moved = is_out ? gp_spill_out(&pool, 1, bytes, most, &error) : gp_spill_in(&pool, 1, most, bytes, &error);
 	gp_pool_sleep_leave(pool);
 	fixture_check();
 	return moved;
@@ -47,7 +47,7 @@ static uint64_t out(uint64_t bytes)
 
 static uint64_t in(void)
 {
-	return move(false, 0, UINT64_MAX);
+	return move(false, UINT64_MAX, UINT64_MAX);
 }
 
 static bool is_in_host(uint64_t addr)
@@ -137,8 +137,20 @@ START_TEST(cold_memory_goes_first_and_comes_back_last)
 	ck_assert_uint_eq(out(CHUNK), CHUNK);
 	ck_assert(is_in_host(blocks[2]) && is_in_host(blocks[4]));
 	ck_assert_uint_eq(out(CHUNK), CHUNK);
-	ck_assert_uint_eq(move(false, 0, CHUNK), CHUNK);
+	ck_assert_uint_eq(move(false, UINT64_MAX, CHUNK), CHUNK);
 	ck_assert(is_in_host(blocks[2]) && is_in_host(blocks[4]) && count_in_host() == 2);
+}
+END_TEST
+
+/* Chunks of large blocks may exceed the size of a part. They would stay in the host for good. */
+START_TEST(a_chunk_that_is_larger_than_a_part_comes_back_alone)
+{
+	make_blocks();
+	ck_assert_uint_eq(out(3 * CHUNK), 3 * CHUNK);
+	ck_assert_uint_eq(move(false, CHUNK / 2, UINT64_MAX), CHUNK);
+	ck_assert_int_eq(error, 0);
+	ck_assert_uint_eq(move(false, CHUNK + 1, UINT64_MAX), 2 * CHUNK);
+	ck_assert_int_eq(count_in_host(), 0);
 }
 END_TEST
 
@@ -442,6 +454,7 @@ int main(void)
 	tcase_add_test(tc, nothing_moves_if_too_little_could);
 	tcase_add_test(tc, the_largest_chunks_go_first_and_the_last_one_is_the_smallest_that_is_enough);
 	tcase_add_test(tc, cold_memory_goes_first_and_comes_back_last);
+	tcase_add_test(tc, a_chunk_that_is_larger_than_a_part_comes_back_alone);
 	tcase_add_test(tc, memory_is_not_cold_any_more_once_it_was_freed);
 	tcase_add_test(tc, only_bytes_of_a_block_in_use_can_be_cold);
 	ADD_ROWS(tc, failures, a_move_that_fails_leaves_each_chunk_on_one_side_with_its_content);
