@@ -293,6 +293,8 @@ static void bad_access(struct array *a)
 	app_result("access without a list", cuMemSetAccess(a->ptr, BYTES, NULL, 1));
 	app_result("access with an empty list", cuMemSetAccess(a->ptr, BYTES, &whole_access, 0));
 	app_result("access of no device", cuMemSetAccess(a->ptr, BYTES, &bad_device, 1));
+	bad_device.flags = 0;
+	app_result("no access of no device", cuMemSetAccess(a->ptr, BYTES, &bad_device, 1));
 	app_result("access beyond the end", cuMemSetAccess(a->ptr, 2 * BYTES, &whole_access, 1));
 	use(a->ptr, 7);
 	destroy(a);
@@ -497,6 +499,8 @@ static void bad_calls(struct array *a)
 	app_result("reserve nothing", cuMemAddressReserve(&ptr, 0, 0, 0, 0));
 	app_result("reserve an odd size", cuMemAddressReserve(&ptr, BYTES + 1, 0, 0, 0) != CUDA_SUCCESS);
 	app_result("reserve with flags", cuMemAddressReserve(&ptr, BYTES, 0, 0, 77));
+	app_result("reserve with an alignment that is not a power of two",
+		cuMemAddressReserve(&ptr, BYTES, a->ptr, 0, 0) != CUDA_SUCCESS);
 	app_result("create nothing", cuMemCreate(&handle, 0, &on_device, 0));
 	app_result("create an odd size", cuMemCreate(&handle, BYTES + 1, &on_device, 0));
 	app_result("create without properties", cuMemCreate(&handle, BYTES, NULL, 0));

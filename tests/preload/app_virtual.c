@@ -531,9 +531,36 @@ static void forks(void)
 	app_say("wrong words", "%zu", step_of_xla(4));
 }
 
+static struct array left;
+
+static void in_handler(void)
+{
+	CUmemGenericAllocationHandle handle;
+
+	app_result("access", cuMemSetAccess(left.ptr, BYTES, &whole_access, 1));
+	app_result("retain", cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)left.ptr));
+	app_result("unmap", cuMemUnmap(left.ptr, BYTES));
+	app_result("release", cuMemRelease(left.handle));
+	app_result("free", cuMemAddressFree(left.ptr, BYTES));
+	app_result("create", cuMemCreate(&handle, BYTES, &properties, 0));
+	app_result("reserve", cuMemAddressReserve(&left.ptr, BYTES, 0, 0, 0));
+}
+
+/* The program goes on in an exit handler. */
+static void exits(void)
+{
+	if (atexit(in_handler))
+		exit(71);
+	app_start();
+	(void)step_of_xla(1);
+	make(&left, BYTES);
+	exit(0);
+}
+
 const struct app_scenario app_scenarios[] = {
 	{"beside-work", beside_work},
 	{"compressible", compressible},
+	{"exits", exits},
 	{"faults", faults},
 	{"forks", forks},
 	{"in-capture", in_capture},
