@@ -10,7 +10,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/ctl_proto.h"
@@ -162,6 +165,87 @@ START_TEST(an_endless_ipc_answer_is_refused)
 }
 END_TEST
 
+/* The clock of this process, which is ahead of the machine's. */
+static uint64_t ahead_ms;
+
+int clock_gettime(clockid_t clock, struct timespec *time)
+{
+	long r = syscall(SYS_clock_gettime, clock, time);
+
+	time->tv_sec += (time_t)(ahead_ms / 1000);
+	time->tv_nsec += (long)(ahead_ms % 1000) * 1000000;
+	if (time->tv_nsec >= 1000000000) {
+		time->tv_nsec -= 1000000000;
+		time->tv_sec++;
+	}
+	return (int)r;
+}
+
+enum { CHUNKS = 600, CHUNK_BYTES = 4096 };
+
+static void send_chunk(int client)
+{
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control = {.align = {.cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS}};
+	char line[160];
+	struct iovec part = {
+		line, (size_t)snprintf(line, sizeof(line),
+			      "{\"schema\":\"gpupool.chunk/1\",\"bytes\":%d,\"span_bytes\":%d,\"offset\":0,"
+			      "\"block_bytes\":%d}\n",
+			      CHUNK_BYTES, CHUNKS * CHUNK_BYTES, CHUNKS * CHUNK_BYTES)};
+	struct msghdr message = {
+		.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control.bytes)};
+
+	memcpy(CMSG_DATA(&control.align), &client, sizeof(client));
+	if (sendmsg(client, &message, MSG_NOSIGNAL) < 0)
+		_exit(1);
+}
+
+/* Answers each request of a client with a chunk; any descriptor will do. */
+static void listen_and_pass(void)
+{
+	int dir_fd = gp_ctl_dir_open(dir, geteuid(), false), fd = socket(AF_UNIX, SOCK_STREAM, 0), client;
+	struct sockaddr_un address;
+	char name[GP_CTL_NAME_MAX], request[160];
+	socklen_t size;
+
+	gp_ctl_name_format(name, PID, START);
+	ck_assert_int_eq(gp_ctl_address(dir_fd, name, &address, &size), 0);
+	ck_assert_int_eq(bind(fd, (struct sockaddr *)&address, size), 0);
+	ck_assert_int_eq(listen(fd, 8), 0);
+	peer = fork();
+	if (peer == 0) {
+		client = accept(fd, NULL, NULL);
+		while (read(client, request, sizeof(request)) > 0)
+			send_chunk(client);
+		_exit(0);
+	}
+	close(fd);
+	close(dir_fd);
+}
+
+/* A driver needs some milliseconds to map a chunk. */
+static int map_slowly(void *arg, const struct gp_ipc_chunk *chunk)
+{
+	unsigned *n = arg;
+
+	ahead_ms += 12;
+	return ++*n == 0;
+}
+
+START_TEST(a_block_of_many_chunks_is_opened_however_long_it_takes_to_map_them)
+{
+	static const uint64_t words[3] = {1, 2, 3};
+	unsigned n = 0;
+
+	listen_and_pass();
+	ck_assert_int_eq(gp_ipc_ask_chunks(PID, START, words, map_slowly, &n), 0);
+	ck_assert_uint_eq(n, CHUNKS);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("ipc_ask");
@@ -174,5 +258,6 @@ int main(void)
 	tcase_add_test(tc, a_process_that_has_ended_is_not_waited_for);
 	tcase_add_test(tc, half_an_ipc_answer_is_refused);
 	tcase_add_test(tc, an_endless_ipc_answer_is_refused);
+	tcase_add_test(tc, a_block_of_many_chunks_is_opened_however_long_it_takes_to_map_them);
 	return suite_run(suite);
 }
