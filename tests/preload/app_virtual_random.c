@@ -8,8 +8,10 @@
  *   APP_SEED=N    another program (1)
  */
 
+#include <pthread.h>
 #include <unistd.h>
 
+#include "api/gpupool.h"
 #include "app_driver.h"
 #include "tests/sim/abi.h"
 
@@ -37,13 +39,15 @@ struct map {
 	bool is_accessible;
 };
 
-static struct range ranges[N_RANGES];
-static struct piece pieces[N_PIECES];
-static struct map maps[N_MAPS];
-static unsigned state = 1;
+/* Each thread has a program of its own. */
+static _Thread_local struct range ranges[N_RANGES];
+static _Thread_local struct piece pieces[N_PIECES];
+static _Thread_local struct map maps[N_MAPS];
+static _Thread_local unsigned state = 1;
+static _Thread_local uint32_t n_values;
+static _Thread_local uint64_t n_wrong;
+static _Thread_local FILE *out;
 static bool is_quiet; /* calls fail now and then, so results are no use */
-static uint32_t n_values;
-static uint64_t n_wrong;
 
 static unsigned below(unsigned n)
 {
@@ -63,7 +67,7 @@ static size_t some_bytes(void)
 static void say(const char *call, long result)
 {
 	if (!is_quiet)
-		printf("%s: %ld\n", call, result);
+		fprintf(out, "%s: %ld\n", call, result);
 }
 
 static bool is_mapped(const struct piece *piece)
@@ -269,8 +273,8 @@ static void unmap(void)
 	APP_MUST(cuCtxSynchronize());
 	r = cuMemUnmap(ptr, bytes);
 	say("unmap", r);
-	if (!r != is_whole(ptr, bytes) && !is_quiet)
-		app_say("the unmap is wrong", "%d", r);
+	if (!r != is_whole(ptr, bytes))
+		say("the unmap is wrong", r);
 	for (unsigned i = 0; !r && i < N_MAPS; i++)
 		if (maps[i].piece && maps[i].ptr - ptr < bytes)
 			maps[i].piece = NULL;
@@ -472,42 +476,114 @@ static void drop_all(void)
 	}
 }
 
-static void run(void)
+static void run_steps(unsigned seed)
 {
-	size_t (*allocated)(int) = (size_t(*)(int))app_simulator("simgpu_allocated_bytes");
-	uint64_t (*faults)(void) = (uint64_t(*)(void))app_simulator("simgpu_faults_seen");
-	const char *seed = getenv("APP_SEED");
-	CUdeviceptr other;
-	size_t before;
-
-	state = seed ? (unsigned)atoi(seed) : 1;
-	app_start();
-	before = allocated ? allocated(0) : 0;
-	other = app_alloc(MIB);
-	APP_MUST(cuMemFree_v2(other));
+	state = seed;
 	for (unsigned i = 0; i < STEPS; i++)
 		step();
 	drop_all();
-	app_say("wrong words", "%llu", (unsigned long long)n_wrong);
+	fprintf(out, "wrong words: %llu\n", (unsigned long long)n_wrong);
+}
+
+static unsigned seed(void)
+{
+	const char *text = getenv("APP_SEED");
+
+	return text ? (unsigned)atoi(text) : 1;
+}
+
+static size_t before;
+
+static size_t allocated(void)
+{
+	size_t (*bytes)(int) = (size_t(*)(int))app_simulator("simgpu_allocated_bytes");
+
+	return bytes ? bytes(0) : 0;
+}
+
+static void start(void)
+{
+	app_start();
+	before = allocated();
+	APP_MUST(cuMemFree_v2(app_alloc(MIB)));
+	out = stdout;
+}
+
+static void end(void)
+{
 	app_pause("end");
-	app_fact("bytes that stay", allocated ? allocated(0) - before : 0);
-	app_fact("faults", faults ? faults() : 0);
+	app_fact("bytes that stay", allocated() - before);
 	app_report_driver();
 }
 
 static void compared(void)
 {
-	run();
+	start();
+	run_steps(seed());
+	end();
 }
 
 static void faults(void)
 {
 	is_quiet = true;
-	run();
+	compared();
+}
+
+struct thread {
+	pthread_t id;
+	unsigned seed;
+	char *text;
+	size_t size;
+};
+
+static void *run_thread(void *arg)
+{
+	struct thread *thread = arg;
+
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	out = open_memstream(&thread->text, &thread->size);
+	run_steps(thread->seed);
+	fclose(out);
+	return NULL;
+}
+
+static _Atomic bool is_over;
+
+/* Takes what is unused away, over and over. */
+static void *take_away(void *unused)
+{
+	(void)unused;
+	while (!is_over) {
+		(void)gpupool_reclaim(GPUPOOL_ALL_DEVICES);
+		usleep(100);
+	}
+	return NULL;
+}
+
+static void threads(void)
+{
+	struct thread all[4];
+	pthread_t taker;
+
+	start();
+	pthread_create(&taker, NULL, take_away, NULL);
+	for (unsigned i = 0; i < LENGTH(all); i++) {
+		all[i] = (struct thread){.seed = 10 * seed() + i};
+		pthread_create(&all[i].id, NULL, run_thread, &all[i]);
+	}
+	for (unsigned i = 0; i < LENGTH(all); i++) {
+		pthread_join(all[i].id, NULL);
+		fwrite(all[i].text, 1, all[i].size, stdout);
+		free(all[i].text);
+	}
+	is_over = true;
+	pthread_join(taker, NULL);
+	end();
 }
 
 const struct app_scenario app_scenarios[] = {
 	{"compared", compared},
 	{"faults", faults},
+	{"threads", threads},
 	{0},
 };

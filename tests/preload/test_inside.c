@@ -65,6 +65,7 @@ static const char *const scenarios[][3] = {
 	{"app_virtual", "app_virtual_inside", "threads"},
 	{"app_virtual", "app_virtual_inside", "under-pressure"},
 	{"app_virtual_random", "app_virtual_random_inside", "compared"},
+	{"app_virtual_random", "app_virtual_random_inside", "threads"},
 	{"app_ipc", "app_ipc_inside", "churn"},
 	{"app_ipc", "app_ipc_inside", "contexts"},
 	{"app_ipc", "app_ipc_inside", "exchanged"},

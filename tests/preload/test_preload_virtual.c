@@ -296,12 +296,16 @@ END_TEST
 static const char *const seeds[] = {
 	"APP_SEED=1", "APP_SEED=2", "APP_SEED=3", "APP_SEED=4", "APP_SEED=14", "APP_SEED=29"};
 
+static const char *const ways[] = {"compared", "threads"};
+
 START_TEST(a_random_program_gets_the_same_answers_and_loses_no_memory)
 {
-	const char *env[] = {seeds[_i], "SIMGPU_DEVICES=2", "GPUPOOL_LOG=off", NULL};
+	const char *env[] = {seeds[_i % (int)LENGTH(seeds)], "SIMGPU_DEVICES=2", "GPUPOOL_LOG=off", NULL};
 
-	play_same(&(struct play){
-		.program = "app_virtual_random", .words = {"compared"}, .env = env, .at_pause = read_end});
+	play_same(&(struct play){.program = "app_virtual_random",
+		.words = {ways[_i / (int)LENGTH(seeds)]},
+		.env = env,
+		.at_pause = read_end});
 	ck_assert_ptr_nonnull(strstr(play_out, "wrong words: 0\n"));
 	ck_assert_uint_eq(play_fact("races"), 0);
 	ck_assert_uint_eq(used[0], 0);
@@ -356,7 +360,8 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc, unused_memory_goes_back_on_request, 0, LENGTH(requests));
 	tcase_add_test(tc, expandable_segments_are_counted_and_every_call_reaches_the_driver);
 	tcase_add_loop_test(tc, a_call_that_fails_loses_neither_memory_nor_counts, 0, (int)(2 * LENGTH(failures)));
-	tcase_add_loop_test(tc, a_random_program_gets_the_same_answers_and_loses_no_memory, 0, LENGTH(seeds));
+	tcase_add_loop_test(
+		tc, a_random_program_gets_the_same_answers_and_loses_no_memory, 0, (int)(LENGTH(seeds) * LENGTH(ways)));
 	tcase_add_loop_test(tc, a_random_program_loses_neither_memory_nor_counts_when_calls_fail, 0,
 		(int)(LENGTH(refused) * LENGTH(when)));
 }
