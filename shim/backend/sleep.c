@@ -23,6 +23,7 @@
 #include "shim/context/adopt.h"
 #include "shim/context/capture.h"
 #include "shim/context/context.h"
+#include "shim/context/kept.h"
 #include "shim/context/driver_call.h"
 #include "shim/context/libraries.h"
 #include "shim/context/serial.h"
@@ -577,6 +578,7 @@ static void fall_asleep(void)
 
 static void reclaim_all(void)
 {
+	(void)gp_kept_trim(-1, UINT64_MAX);
 	for (unsigned i = 0; i < sleepers.n_pools; i++) {
 		gp_record(sleepers.pools[i].pool, RECLAIM, 0);
 		(void)gp_pool_reclaim(sleepers.pools[i].pool);

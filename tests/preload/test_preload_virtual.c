@@ -226,6 +226,30 @@ START_TEST(unused_memory_goes_back_on_request)
 }
 END_TEST
 
+static void sleep_while_unused(const char *name)
+{
+	if (strcmp(name, "unused") != 0)
+		return;
+	cached[0] = play_number(play_ask("status"), "unpooled_cached_bytes");
+	ck_assert_ptr_nonnull(strstr(play_ask("sleep"), "\"was_so\":false"));
+	cached[1] = play_number(play_ask("status"), "unpooled_cached_bytes");
+	counted[0] = play_number(play_ask("limit"), "counted_bytes");
+	ck_assert_ptr_nonnull(strstr(play_ask("wake"), "\"was_so\":false"));
+}
+
+START_TEST(unused_memory_goes_back_when_the_process_falls_asleep)
+{
+	static const char *const env[] = {"GPUPOOL_POOL=vmm", NULL};
+
+	play_same(&(struct play){
+		.program = "app_virtual", .words = {"unused"}, .env = env, .at_pause = sleep_while_unused});
+	ck_assert_str_eq(play_out, "wrong words: 0\n");
+	ck_assert_uint_eq(cached[0], 8 * MIB);
+	ck_assert_uint_eq(cached[1], 0);
+	ck_assert_uint_eq(counted[0], 0);
+}
+END_TEST
+
 START_TEST(expandable_segments_are_counted_and_every_call_reaches_the_driver)
 {
 	n_reads = 0;
@@ -358,6 +382,7 @@ static void add(TCase *tc)
 	tcase_add_test(tc, status_shows_unused_memory_and_how_often_memory_was_used_again);
 	tcase_add_test(tc, memory_whose_addresses_the_program_keeps_goes_back_to_the_driver);
 	tcase_add_loop_test(tc, unused_memory_goes_back_on_request, 0, LENGTH(requests));
+	tcase_add_test(tc, unused_memory_goes_back_when_the_process_falls_asleep);
 	tcase_add_test(tc, expandable_segments_are_counted_and_every_call_reaches_the_driver);
 	tcase_add_loop_test(tc, a_call_that_fails_loses_neither_memory_nor_counts, 0, (int)(2 * LENGTH(failures)));
 	tcase_add_loop_test(
