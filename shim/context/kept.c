@@ -10,6 +10,7 @@
 #include "kept_grace.h"
 #include "kept_table.h"
 #include "program_map.h"
+#include "scope.h"
 #include "shim/base/log.h"
 #include "shim/base/slow_path.h"
 #include "shim/driver/driver_table.h"
@@ -28,9 +29,10 @@ void gp_kept_start(void)
 					  !gp_config_debug_is_on(&gp_state.config.debug));
 }
 
+/* A thread in a no-cache scope makes each of its calls to the driver. */
 static bool is_on(void)
 {
-	return atomic_load_explicit(&is_enabled, memory_order_relaxed) &&
+	return atomic_load_explicit(&is_enabled, memory_order_relaxed) && !gp_scope_no_caches &&
 	       !gp_slow_path_is_any(GP_SLOW_PATH_END | GP_SLOW_PATH_BYPASS);
 }
 

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "api/gpupool.h"
 #include "app_driver.h"
 #include "tests/sim/abi.h"
 
@@ -531,6 +532,24 @@ static void forks(void)
 	app_say("wrong words", "%zu", step_of_xla(4));
 }
 
+/* Arrays in a no-cache scope, after others that left memory unused. */
+static void uncached(void)
+{
+	uint64_t before;
+	size_t wrong = 0;
+
+	app_start();
+	for (uint32_t i = 0; i < 3; i++)
+		wrong += step_of_xla(i);
+	(void)gpupool_no_cache_begin();
+	before = n_calls();
+	for (uint32_t i = 0; i < 100; i++)
+		wrong += step_of_xla(i);
+	app_fact("calls in the steady state", n_calls() - before);
+	(void)gpupool_no_cache_end();
+	app_say("wrong words", "%zu", wrong);
+}
+
 static struct array left;
 
 static void in_handler(void)
@@ -576,6 +595,7 @@ const struct app_scenario app_scenarios[] = {
 	{"two-devices", two_devices},
 	{"under-pressure", under_pressure},
 	{"under-work", under_work},
+	{"uncached", uncached},
 	{"unused", unused},
 	{0},
 };

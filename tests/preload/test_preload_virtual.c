@@ -48,6 +48,7 @@ static const struct {
 	{"steady", {"GPUPOOL_DEBUG=poison"}},
 	{"steady", {"SIMGPU_DRIVER_VERSION=12040"}}, /* a record of a fence would wait for the GPU */
 	{"compressible", {NULL}},
+	{"uncached", {NULL}},
 };
 
 START_TEST(every_call_reaches_the_driver_where_nothing_is_kept)
