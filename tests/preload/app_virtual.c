@@ -532,6 +532,32 @@ static void forks(void)
 	app_say("wrong words", "%zu", step_of_xla(4));
 }
 
+/* Calls that no memory would make right, for more than the limit allows. */
+static void bad_creates(void)
+{
+	static const int devices[] = {-1, -2, -3, 7, 1000};
+	CUmemAllocationProp bad = properties;
+	CUmemGenericAllocationHandle handle = 0;
+
+	app_start();
+	app_result("without properties", cuMemCreate(&handle, BYTES, NULL, 0));
+	app_result("without a result", cuMemCreate(NULL, BYTES, &properties, 0));
+	app_result("with flags", cuMemCreate(&handle, BYTES, &properties, 1));
+	app_result("of an odd size", cuMemCreate(&handle, BYTES + 1, &properties, 0));
+	app_result("of no size", cuMemCreate(&handle, 0, &properties, 0));
+	for (unsigned i = 0; i < LENGTH(devices); i++) {
+		bad.location.id = devices[i];
+		app_result("on no device", cuMemCreate(&handle, BYTES, &bad, 0));
+	}
+	bad = properties;
+	bad.location.type = 99;
+	app_result("at no location", cuMemCreate(&handle, BYTES, &bad, 0));
+	bad = properties;
+	bad.type = 0;
+	app_result("of no type", cuMemCreate(&handle, BYTES, &bad, 0));
+	app_say("handle", "%d", handle != 0);
+}
+
 /* Arrays in a no-cache scope, after others that left memory unused. */
 static void uncached(void)
 {
@@ -577,6 +603,7 @@ static void exits(void)
 }
 
 const struct app_scenario app_scenarios[] = {
+	{"bad-creates", bad_creates},
 	{"beside-work", beside_work},
 	{"compressible", compressible},
 	{"exits", exits},

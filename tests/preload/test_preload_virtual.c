@@ -128,6 +128,15 @@ START_TEST(unused_memory_goes_back_before_an_allocation_fails)
 }
 END_TEST
 
+START_TEST(bad_calls_get_the_errors_of_the_driver_whatever_the_limit_is)
+{
+	static const char *const env[] = {"GPUPOOL_LIMIT=1M", NULL};
+
+	play_same(&(struct play){.program = "app_virtual", .words = {"bad-creates"}, .env = env});
+	ck_assert_str_eq(play_err, "");
+}
+END_TEST
+
 static uint64_t n_free_bytes;
 
 static void read_free(const char *name)
@@ -379,6 +388,7 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc, calls_in_an_exit_handler_get_the_same_answers, 0, LENGTH(ends));
 	tcase_add_test(tc, memory_is_given_and_taken_by_two_threads_without_a_race);
 	tcase_add_loop_test(tc, unused_memory_goes_back_before_an_allocation_fails, 0, LENGTH(small));
+	tcase_add_test(tc, bad_calls_get_the_errors_of_the_driver_whatever_the_limit_is);
 	tcase_add_test(tc, memory_kept_mapped_leaves_the_reserve_free_so_that_the_pool_can_cache);
 	tcase_add_test(tc, status_shows_unused_memory_and_how_often_memory_was_used_again);
 	tcase_add_test(tc, memory_whose_addresses_the_program_keeps_goes_back_to_the_driver);
