@@ -56,8 +56,8 @@ static CUresult set_asked(struct gp_kept *kept)
 }
 
 /*
- * Makes the driver count as many handles as the program holds. The driver must still have the memory mapped: the mapping
- * keeps memory without a handle.
+ * Makes the driver count as many handles as the program holds. The driver must still have the memory mapped: the
+ * mapping keeps memory without a handle.
  */
 static CUresult match_handles(struct gp_kept *kept)
 {

@@ -25,7 +25,7 @@ struct block {
 	CUstream stream; /* orders its work */
 };
 
-/* What was captured. All launches of it are on one stream, since they use the same memory. */
+/* A captured graph. All of its launches are on one stream, since they use the same memory. */
 struct captured {
 	CUgraph graphs[2]; /* the graph and a clone; NULL: destroyed */
 	CUgraphExec execs[N_EXECS];

@@ -47,7 +47,7 @@ static _Thread_local unsigned state = 1;
 static _Thread_local uint32_t n_values;
 static _Thread_local uint64_t n_wrong;
 static _Thread_local FILE *out;
-static bool is_quiet; /* calls fail now and then, so results are no use */
+static bool is_quiet; /* calls fail now and then: results are not printed */
 
 static unsigned below(unsigned n)
 {

@@ -128,7 +128,7 @@ START_TEST(unused_memory_goes_back_before_an_allocation_fails)
 }
 END_TEST
 
-START_TEST(bad_calls_get_the_errors_of_the_driver_whatever_the_limit_is)
+START_TEST(bad_calls_get_the_errors_of_the_driver_under_any_limit)
 {
 	static const char *const env[] = {"GPUPOOL_LIMIT=1M", NULL};
 
@@ -326,7 +326,7 @@ START_TEST(a_call_that_fails_loses_neither_memory_nor_counts)
 }
 END_TEST
 
-/* Random programs that map memory in right, wrong and unusual ways; each is compared with its run without the library. */
+/* Random programs that map memory, also in wrong and unusual ways. Each is compared with its run without the library. */
 static const char *const seeds[] = {
 	"APP_SEED=1", "APP_SEED=2", "APP_SEED=3", "APP_SEED=4", "APP_SEED=14", "APP_SEED=29"};
 
@@ -388,7 +388,7 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc, calls_in_an_exit_handler_get_the_same_answers, 0, LENGTH(ends));
 	tcase_add_test(tc, memory_is_given_and_taken_by_two_threads_without_a_race);
 	tcase_add_loop_test(tc, unused_memory_goes_back_before_an_allocation_fails, 0, LENGTH(small));
-	tcase_add_test(tc, bad_calls_get_the_errors_of_the_driver_whatever_the_limit_is);
+	tcase_add_test(tc, bad_calls_get_the_errors_of_the_driver_under_any_limit);
 	tcase_add_test(tc, memory_kept_mapped_leaves_the_reserve_free_so_that_the_pool_can_cache);
 	tcase_add_test(tc, status_shows_unused_memory_and_how_often_memory_was_used_again);
 	tcase_add_test(tc, memory_whose_addresses_the_program_keeps_goes_back_to_the_driver);
