@@ -69,6 +69,7 @@ static const char *const scenarios[][3] = {
 	{"app_ipc", "app_ipc_inside", "churn"},
 	{"app_ipc", "app_ipc_inside", "contexts"},
 	{"app_ipc", "app_ipc_inside", "exchanged"},
+	{"app_ipc", "app_ipc_inside", "same"},
 	{"app_ipc", "app_ipc_inside", "threads"},
 	{"app_ipc_mapped", "app_ipc_mapped_inside", "barrier"},
 	{"app_ipc_mapped", "app_ipc_mapped_inside", "parts"},

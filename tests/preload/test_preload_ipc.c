@@ -30,6 +30,7 @@ static const struct {
 	{"app_ipc", "many"},
 	{"app_ipc", "neighbours"},
 	{"app_ipc", "own"},
+	{"app_ipc", "same"},
 	{"app_ipc", "threads"},
 	{"app_ipc", "twice"},
 	{"app_ipc_wrong", "again"},

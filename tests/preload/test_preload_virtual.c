@@ -326,7 +326,7 @@ START_TEST(a_call_that_fails_loses_neither_memory_nor_counts)
 }
 END_TEST
 
-/* Random programs that map memory, also in wrong and unusual ways. Each is compared with its run without the library. */
+/* Random programs that map memory, also in wrong ways. Each is compared with its run without the library. */
 static const char *const seeds[] = {
 	"APP_SEED=1", "APP_SEED=2", "APP_SEED=3", "APP_SEED=4", "APP_SEED=14", "APP_SEED=29"};
 
