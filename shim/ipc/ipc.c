@@ -376,9 +376,6 @@ bool gp_ipc_is_open(const CUipcMemHandle *handle)
 
 static CUresult refuse(const struct handle *handle, int error)
 {
-	/* A process that is killed resets the connection if it has not read the request. */
-	if (error == -ECONNRESET || error == -EPIPE)
-		error = -ENOENT;
 	gp_log(GP_LOG_WARN, "cannot open an IPC handle of process %llu: %s", (unsigned long long)handle->pid,
 		error == -ENOENT       ? "the process has ended, or has freed the block"
 		: error == -EPERM      ? "the process belongs to another user"

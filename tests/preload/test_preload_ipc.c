@@ -26,6 +26,7 @@ static const struct {
 	{"app_ipc", "about"},
 	{"app_ipc", "churn"},
 	{"app_ipc", "contexts"},
+	{"app_ipc", "crowd"},
 	{"app_ipc", "later"},
 	{"app_ipc", "many"},
 	{"app_ipc", "neighbours"},

@@ -203,12 +203,41 @@ static void send_chunk(int client)
 		_exit(1);
 }
 
-/* Answers each request of a client with a chunk; any descriptor will do. */
-static void listen_and_pass(void)
+/* Answers each request with a chunk. Any descriptor will do. */
+static void pass_all(int fd)
 {
-	int dir_fd = gp_ctl_dir_open(dir, geteuid(), false), fd = socket(AF_UNIX, SOCK_STREAM, 0), client;
+	char request[160];
+	int client = accept(fd, NULL, NULL);
+
+	while (read(client, request, sizeof(request)) > 0)
+		send_chunk(client);
+}
+
+/* Serves one request of every second client, and hangs up on the others at once. */
+static void pass_and_hang_up(int fd)
+{
+	char request[160];
+
+	for (unsigned n = 0;; n++) {
+		int client = accept(fd, NULL, NULL);
+
+		if (n % 2 && read(client, request, sizeof(request)) > 0)
+			send_chunk(client);
+		close(client);
+	}
+}
+
+static void hang_up_always(int fd)
+{
+	for (;;)
+		close(accept(fd, NULL, NULL));
+}
+
+static void listen_and(void (*serve)(int fd))
+{
+	int dir_fd = gp_ctl_dir_open(dir, geteuid(), false), fd = socket(AF_UNIX, SOCK_STREAM, 0);
 	struct sockaddr_un address;
-	char name[GP_CTL_NAME_MAX], request[160];
+	char name[GP_CTL_NAME_MAX];
 	socklen_t size;
 
 	gp_ctl_name_format(name, PID, START);
@@ -217,9 +246,7 @@ static void listen_and_pass(void)
 	ck_assert_int_eq(listen(fd, 8), 0);
 	peer = fork();
 	if (peer == 0) {
-		client = accept(fd, NULL, NULL);
-		while (read(client, request, sizeof(request)) > 0)
-			send_chunk(client);
+		serve(fd);
 		_exit(0);
 	}
 	close(fd);
@@ -240,9 +267,41 @@ START_TEST(a_block_of_many_chunks_is_opened_however_long_it_takes_to_map_them)
 	static const uint64_t words[3] = {1, 2, 3};
 	unsigned n = 0;
 
-	listen_and_pass();
+	listen_and(pass_all);
 	ck_assert_int_eq(gp_ipc_ask_chunks(PID, START, words, map_slowly, &n), 0);
 	ck_assert_uint_eq(n, CHUNKS);
+}
+END_TEST
+
+static int map_a_few(void *arg, const struct gp_ipc_chunk *chunk)
+{
+	unsigned *n = arg;
+
+	ck_assert_uint_eq(chunk->at, *n * CHUNK_BYTES);
+	return ++*n == 10;
+}
+
+START_TEST(a_process_that_hangs_up_before_an_answer_is_asked_again_for_the_same_chunk)
+{
+	static const uint64_t words[3] = {1, 2, 3};
+	unsigned n = 0;
+
+	listen_and(pass_and_hang_up);
+	ck_assert_int_eq(gp_ipc_ask_chunks(PID, START, words, map_a_few, &n), 1);
+	ck_assert_uint_eq(n, 10);
+}
+END_TEST
+
+START_TEST(a_process_that_always_hangs_up_is_given_up)
+{
+	static const uint64_t words[3] = {1, 2, 3};
+	struct gp_ipc_reply reply;
+	unsigned n = 0;
+
+	listen_and(hang_up_always);
+	ck_assert_int_eq(gp_ipc_ask_chunks(PID, START, words, map_a_few, &n), -ENOENT);
+	ck_assert_uint_eq(n, 0);
+	ck_assert_int_eq(gp_ipc_ask(PID, START, 1, 2, &reply), -ENOENT);
 }
 END_TEST
 
@@ -259,5 +318,7 @@ int main(void)
 	tcase_add_test(tc, half_an_ipc_answer_is_refused);
 	tcase_add_test(tc, an_endless_ipc_answer_is_refused);
 	tcase_add_test(tc, a_block_of_many_chunks_is_opened_however_long_it_takes_to_map_them);
+	tcase_add_test(tc, a_process_that_hangs_up_before_an_answer_is_asked_again_for_the_same_chunk);
+	tcase_add_test(tc, a_process_that_always_hangs_up_is_given_up);
 	return suite_run(suite);
 }
