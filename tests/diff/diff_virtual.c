@@ -621,6 +621,31 @@ static void contexts(void)
 	app_result("end", cuCtxSynchronize());
 }
 
+/* Some memory is mapped at a reset of the device, and some is unused by then. */
+static void reset(void)
+{
+	struct array a, b;
+
+	app_start();
+	for (unsigned round = 0; round < ROUNDS; round++) {
+		make(&a);
+		use(a.ptr, round);
+		leave_one();
+		app_result("reset", cuDevicePrimaryCtxReset_v2(0));
+		app_result("unmap", cuMemUnmap(a.ptr, BYTES));
+		app_result("release", cuMemRelease(a.handle));
+		app_result("free the addresses", cuMemAddressFree(a.ptr, BYTES));
+		app_start();
+		make(&a);
+		make(&b);
+		use(a.ptr, round + 10);
+		use(b.ptr, round + 20);
+		destroy(&a);
+		destroy(&b);
+	}
+	app_result("end", cuCtxSynchronize());
+}
+
 /* The driver refuses to copy from addresses where nothing is mapped. */
 static void after_unmap(void)
 {
@@ -676,6 +701,7 @@ const struct app_scenario app_scenarios[] = {
 	{"after-unmap", after_unmap},
 	{"no-context", no_context},
 	{"contexts", contexts},
+	{"reset", reset},
 	{"threads", threads},
 	{0},
 };
