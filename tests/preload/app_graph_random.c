@@ -147,8 +147,8 @@ static void fork_work(CUdeviceptr *temp)
 	APP_MUST(cuStreamWaitEvent(capturing, join_event, 0));
 }
 
-/* Captures work that passes the value from block to block, and to `out` at last. */
-static void capture_body(struct captured *c, const CUdeviceptr *old)
+/* Captures work that passes the value from block to block, and to `out` at last. False if memory is missing. */
+static bool capture_body(struct captured *c, const CUdeviceptr *old)
 {
 	unsigned n = 2 + below(BODY_MAX - 2), last = 0;
 	CUdeviceptr *temp = c->left;
@@ -156,7 +156,7 @@ static void capture_body(struct captured *c, const CUdeviceptr *old)
 	drop(&temp[0]);
 	temp[0] = alloc();
 	if (!temp[0])
-		return;
+		return false;
 	app_fill(capturing, temp[0], TOUCHED, c->value);
 	for (unsigned i = 0; i < n; i++) {
 		unsigned next = (last + 1 + below(N_TEMPS - 1)) % N_TEMPS;
@@ -164,7 +164,7 @@ static void capture_body(struct captured *c, const CUdeviceptr *old)
 		if (!temp[next])
 			temp[next] = alloc();
 		if (!temp[next])
-			return;
+			return false;
 		APP_MUST(cuMemcpyDtoDAsync_v2(temp[next], temp[last], TOUCHED, capturing));
 		if (one_in(2))
 			drop(&temp[last]);
@@ -184,6 +184,7 @@ static void capture_body(struct captured *c, const CUdeviceptr *old)
 	for (unsigned i = 0; i < N_TEMPS; i++)
 		if (temp[i] == old[i] || !one_in(4))
 			drop(&temp[i]);
+	return true;
 }
 
 /* Ends the capture without a graph: it is invalidated, or its stream is destroyed. */
@@ -215,6 +216,7 @@ static void forget(struct captured *c)
 static void capture(struct captured *c)
 {
 	CUdeviceptr old[N_TEMPS];
+	bool is_complete;
 
 	*c = (struct captured){.stream = streams[below(N_STREAMS)], .value = ++n_values, .out = alloc()};
 	if (!c->out)
@@ -224,9 +226,9 @@ static void capture(struct captured *c)
 		c->left[i] = old[i] = one_in(3) ? alloc() : 0;
 	APP_MUST(cuStreamBeginCapture_v2(capturing, (int)below(3)));
 	is_capturing = true;
-	capture_body(c, old);
+	is_complete = capture_body(c, old);
 	is_capturing = false;
-	if (one_in(5)) {
+	if (!is_complete || one_in(5)) {
 		abort_capture();
 		forget(c);
 		return;

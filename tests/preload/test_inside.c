@@ -35,6 +35,7 @@ static const char *const scenarios[][3] = {
 	{"app_errors", "app_errors_inside", "callback"},
 	{"app_errors", "app_errors_inside", "sticky"},
 	{"app_errors", "app_errors_inside", "streams"},
+	{"app_graph_random", "app_graph_random_inside", "run"},
 	{"app_layer", "app_layer_inside", "contexts"},
 	{"app_layer", "app_layer_inside", "loop"},
 	{"app_layer", "app_layer_inside", "reset"},

@@ -250,12 +250,38 @@ START_TEST(a_random_program_that_captures_computes_right_and_loses_no_memory)
 }
 END_TEST
 
+static const char *const failing[][2] = {
+	{"GPUPOOL_POOL=split", "SIMGPU_FAULT=cuMemAlloc_v2:every/3=2"},
+	{"GPUPOOL_POOL=vmm", "SIMGPU_FAULT=cuMemCreate:every/3=2"},
+	{"GPUPOOL_POOL=vmm", "SIMGPU_FAULT=cuMemSetAccess:every/4=2"},
+	{"GPUPOOL_POOL=split", "SIMGPU_FAULT=cuCtxRecordEvent:every/5=999"},
+};
+
+START_TEST(a_random_program_that_captures_loses_no_memory_when_calls_fail)
+{
+	const char *env[] = {failing[_i][0], failing[_i][1], "GPUPOOL_LOG=off", NULL};
+
+	n_looks = 0;
+	play_run(&(struct play){.program = "app_graph_random",
+		.words = {"run"},
+		.env = env,
+		.preload = play_library,
+		.at_pause = reclaim_at_end});
+	ck_assert_ptr_nonnull(strstr(play_out, "wrong words: 0\n"));
+	ck_assert_int_eq(play_status, 0);
+	ck_assert_uint_eq(play_fact("races"), 0);
+	ck_assert_uint_eq(play_fact("bytes that stay"), 0);
+}
+END_TEST
+
 static void add(TCase *tc)
 {
 	tcase_add_loop_test(tc, a_graph_computes_with_memory_that_was_freed_in_its_capture_until_it_is_destroyed, 0,
 		N_POOLS * (int)LENGTH(replayed));
 	tcase_add_loop_test(
 		tc, a_random_program_that_captures_computes_right_and_loses_no_memory, 0, N_POOLS * N_SEEDS);
+	tcase_add_loop_test(
+		tc, a_random_program_that_captures_loses_no_memory_when_calls_fail, 0, (int)LENGTH(failing));
 	tcase_add_loop_test(tc, after_a_hundred_captures_and_ends_of_graphs_no_memory_is_lost, 0, N_POOLS);
 	tcase_add_loop_test(tc, memory_is_used_again_in_a_capture_only_while_its_work_has_one_order, 0,
 		N_POOLS * (int)LENGTH(chains));
