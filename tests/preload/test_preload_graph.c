@@ -87,6 +87,14 @@ START_TEST(after_a_hundred_captures_and_ends_of_graphs_no_memory_is_lost)
 }
 END_TEST
 
+START_TEST(graphs_that_overlap_in_time_release_their_memory_one_by_one)
+{
+	run("overlapping", pools[_i]);
+	ck_assert_uint_le(retained_at("graph"), 6 * BLOCK);
+	ck_assert_uint_eq(retained_at("end"), 0);
+}
+END_TEST
+
 static const struct {
 	const char *scenario;
 	bool is_reused;
@@ -283,6 +291,7 @@ static void add(TCase *tc)
 	tcase_add_loop_test(
 		tc, a_random_program_that_captures_loses_no_memory_when_calls_fail, 0, (int)LENGTH(failing));
 	tcase_add_loop_test(tc, after_a_hundred_captures_and_ends_of_graphs_no_memory_is_lost, 0, N_POOLS);
+	tcase_add_loop_test(tc, graphs_that_overlap_in_time_release_their_memory_one_by_one, 0, N_POOLS);
 	tcase_add_loop_test(tc, memory_is_used_again_in_a_capture_only_while_its_work_has_one_order, 0,
 		N_POOLS * (int)LENGTH(chains));
 	tcase_add_loop_test(tc, memory_of_a_thread_that_takes_no_part_in_a_capture_is_not_reserved, 0, N_POOLS);
