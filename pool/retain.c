@@ -9,8 +9,8 @@
 
 /*
  * Returns what retains the block from now on, or NULL. *ret_second becomes another one that retains it, too, or NULL.
- * own: the block's own retainer, or NULL. The two are not joined: of all their blocks only this one concerns both, and a
- * program that captures a graph before it destroys the last one would join them all.
+ * own: the block's own retainer, or NULL. The two are not joined: of all their blocks only this one concerns both, and
+ * a program that captures a graph before it destroys the last one would join them all.
  */
 static struct gp_retainer *find_retainer(const struct gp_block *block, struct gp_retainer *own,
 	const struct gp_capture_free *capture, struct gp_retainer **ret_second)

@@ -339,7 +339,7 @@ START_TEST(a_graph_releases_its_memory_although_a_later_capture_has_freed_other_
 }
 END_TEST
 
-START_TEST(the_end_of_a_pool_forgets_what_retained_its_blocks)
+START_TEST(the_end_of_a_pool_drops_the_retainers_of_its_blocks)
 {
 	struct gp_retainer *second;
 	uint64_t addr;
@@ -441,7 +441,7 @@ static Suite *make_suite(void)
 	tcase_add_loop_test(tc, a_block_that_two_captures_may_use_waits_for_both, 0, GP_N_KINDS);
 	tcase_add_loop_test(
 		tc, a_graph_releases_its_memory_although_a_later_capture_has_freed_other_memory_of_it, 0, GP_N_KINDS);
-	tcase_add_loop_test(tc, the_end_of_a_pool_forgets_what_retained_its_blocks, 0, GP_N_KINDS);
+	tcase_add_loop_test(tc, the_end_of_a_pool_drops_the_retainers_of_its_blocks, 0, GP_N_KINDS);
 	tcase_add_loop_test(tc, a_captured_block_does_not_enter_a_thread_cache, GP_KIND_SIMPLE, GP_N_KINDS);
 	tcase_add_loop_test(tc, an_uncached_free_goes_back_to_the_driver_once_the_graph_is_gone, 0, GP_N_KINDS);
 	tcase_add_loop_test(tc, a_pool_that_ends_lets_go_of_all_retainers, 0, GP_N_KINDS);
