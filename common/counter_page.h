@@ -71,7 +71,7 @@ struct gp_page_header {
  * that raises it stores only that number: a copy would take a lock at each allocation of a program that grows.
  */
 struct gp_page {
-	struct gp_page_header header; /* does not change */
+	struct gp_page_header header; /* does not change, but for `pool` */
 	_Atomic uint64_t count;
 	_Atomic uint64_t peaks[GP_PAGE_PEAKS];
 	struct gp_page_figures copies[2];

@@ -69,8 +69,13 @@ struct gp_block {
 		struct {
 			struct gp_list link; /* RETAINED: pool->retained */
 			struct gp_retainer *retainer;
-			uint32_t n_outside, n_inside; /* as of the hand-out: see struct gp_capture_alloc */
-		} captured;                           /* CAPTURED: USED, FREEING or RETAINED */
+			union {
+				struct {
+					uint32_t n_outside, n_inside; /* as of the hand-out: struct gp_capture_alloc */
+				};
+				struct gp_retainer *second; /* RETAINED: another one that retains the block; or NULL */
+			};
+		} captured; /* CAPTURED: USED, FREEING or RETAINED */
 	};
 };
 

@@ -138,9 +138,9 @@ static void revoke_locked(struct gp_pool *pool, struct gp_block *block)
 {
 	uint64_t word = atomic_load_explicit(&block->word, memory_order_relaxed);
 
+	gp_retainer_forget_locked(block);
 	(void)gp_block_claim_as(block, word, GP_BLOCK_RETURNING);
 	gp_block_unmap_locked(pool, block);
-	gp_retainer_forget_locked(block);
 }
 
 void gp_pool_drop(struct gp_pool *pool)

@@ -7,26 +7,31 @@
 #include "segment.h"
 #include "tuning.h"
 
-/* Returns what retains the block from now on, or NULL. own: the block's own retainer, or NULL. */
-static struct gp_retainer *find_retainer(
-	const struct gp_block *block, struct gp_retainer *own, const struct gp_capture_free *capture)
+/*
+ * Returns what retains the block from now on, or NULL. *ret_second becomes another one that retains it, too, or NULL.
+ * own: the block's own retainer, or NULL. The two are not joined: of all their blocks only this one concerns both, and
+ * a program that captures a graph before it destroys the last one would join them all.
+ */
+static struct gp_retainer *find_retainer(const struct gp_block *block, struct gp_retainer *own,
+	const struct gp_capture_free *capture, struct gp_retainer **ret_second)
 {
 	bool is_owned = own && gp_retainer_is_owned(own);
 
+	*ret_second = NULL;
 	if (!capture || !capture->retainer || (own && own == capture->exempt && !is_owned))
 		return is_owned ? own : NULL;
 	/* The capture has captured nothing since the block was allocated in it. */
 	if (own == capture->retainer && block->captured.n_inside == capture->n_inside)
 		return NULL;
-	if (is_owned)
-		gp_retainer_join(own, capture->retainer);
+	if (is_owned && own != capture->retainer)
+		*ret_second = capture->retainer;
 	return is_owned ? own : capture->retainer;
 }
 
 bool gp_retain_freed_locked(struct gp_pool *pool, struct gp_block *block, const struct gp_capture_free *capture)
 {
 	struct gp_retainer *own = block->flags & GP_BLOCK_CAPTURED ? block->captured.retainer : NULL;
-	struct gp_retainer *retainer = find_retainer(block, own, capture);
+	struct gp_retainer *second, *retainer = find_retainer(block, own, capture, &second);
 	bool is_reusable;
 
 	if (!retainer) {
@@ -40,6 +45,7 @@ bool gp_retain_freed_locked(struct gp_pool *pool, struct gp_block *block, const 
 		block->captured.retainer = gp_retainer_get(retainer);
 		block->flags |= GP_BLOCK_CAPTURED;
 	}
+	block->captured.second = second ? gp_retainer_get(second) : NULL;
 	block->flags |= is_reusable ? GP_BLOCK_REUSABLE : 0;
 	gp_pool_unaccount_locked(pool, block);
 	gp_block_set_state(block, GP_BLOCK_RETAINED);
@@ -125,6 +131,13 @@ static void release_locked(struct gp_pool *pool, struct gp_block *block)
 	block->flags &= (uint8_t)~GP_BLOCK_UNCACHED;
 }
 
+static bool is_still_retained(const struct gp_block *block)
+{
+	struct gp_retainer *second = block->captured.second;
+
+	return gp_retainer_is_owned(block->captured.retainer) || (second && gp_retainer_is_owned(second));
+}
+
 void gp_retain_release_ended_locked(struct gp_pool *pool)
 {
 	struct gp_block *first = gp_container_of(pool->retained.next, struct gp_block, captured.link);
@@ -137,7 +150,7 @@ void gp_retain_release_ended_locked(struct gp_pool *pool)
 	gp_list_each_safe(link, tmp, &pool->retained) {
 		struct gp_block *b = gp_container_of(link, struct gp_block, captured.link);
 
-		if (!gp_retainer_is_owned(b->captured.retainer))
+		if (!is_still_retained(b))
 			release_locked(pool, b);
 	}
 }

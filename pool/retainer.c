@@ -158,5 +158,9 @@ void gp_retainer_forget_locked(struct gp_block *block)
 		return;
 	gp_retainer_put(block->captured.retainer);
 	block->captured.retainer = NULL;
+	if (gp_block_state(block) == GP_BLOCK_RETAINED) {
+		gp_retainer_put(block->captured.second);
+		block->captured.second = NULL;
+	}
 	block->flags &= (uint8_t) ~(GP_BLOCK_CAPTURED | GP_BLOCK_REUSABLE);
 }

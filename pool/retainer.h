@@ -4,8 +4,10 @@
 
 /*
  * Retainers: each stands for a capture and all that comes from it, for which freed blocks are retained (retain.h). The
- * pool's user counts its owners: the capture while it runs, and then each graph that holds a reference. Retainers that
- * may share blocks are joined: a block stays retained while any of the joined retainers has an owner.
+ * pool's user counts its owners: the capture while it runs, and then each graph that holds a reference. Retainers whose
+ * blocks cannot be told apart, since a thread takes part in several captures, are joined: a block stays retained while
+ * any of the joined retainers has an owner. A block that was allocated in one capture and freed in another has both
+ * retainers, which are not joined for it.
  */
 
 #include "list.h"
@@ -72,5 +74,5 @@ void gp_retainer_join(struct gp_retainer *a, struct gp_retainer *b);
 /* Marks a block that is handed out during a capture. */
 void gp_retainer_note_hand_out_locked(struct gp_block *block, const struct gp_capture_alloc *capture);
 
-/* Makes a block forget its retainer, if it has one. */
+/* Makes a block forget its retainer, if it has one. To be called before a retained block gets another state. */
 void gp_retainer_forget_locked(struct gp_block *block);

@@ -17,6 +17,7 @@
 #include "shim/base/own_thread.h"
 #include "shim/base/slow_path.h"
 #include "shim/context/context.h"
+#include "shim/context/kept.h"
 #include "shim/context/driver_call.h"
 #include "shim/driver/submit.h"
 #include "shim/record/record.h"
@@ -331,6 +332,7 @@ static void fall_asleep(void)
 
 static void reclaim_all(const struct gp_sleepers *sleepers)
 {
+	(void)gp_kept_trim(-1, UINT64_MAX);
 	for (unsigned i = 0; i < sleepers->n_pools; i++) {
 		gp_record(sleepers->pools[i].pool, RECLAIM, 0);
 		(void)gp_pool_reclaim(sleepers->pools[i].pool);

@@ -10,6 +10,7 @@
 #include "kept_grace.h"
 #include "kept_table.h"
 #include "program_map.h"
+#include "scope.h"
 #include "shim/base/log.h"
 #include "shim/base/slow_path.h"
 #include "shim/driver/driver_table.h"
@@ -28,9 +29,10 @@ void gp_kept_start(void)
 					  !gp_config_debug_is_on(&gp_state.config.debug));
 }
 
+/* A thread in a no-cache scope makes each of its calls to the driver. */
 static bool is_on(void)
 {
-	return atomic_load_explicit(&is_enabled, memory_order_relaxed) &&
+	return atomic_load_explicit(&is_enabled, memory_order_relaxed) && !gp_scope_no_caches &&
 	       !gp_slow_path_is_any(GP_SLOW_PATH_END | GP_SLOW_PATH_BYPASS);
 }
 
@@ -53,14 +55,23 @@ static CUresult set_asked(struct gp_kept *kept)
 	return r;
 }
 
-/* Makes the driver count as many handles as the program holds. The memory must be mapped, for the driver. */
-static CUresult hold_handles(const struct gp_kept *kept)
+/*
+ * Makes the driver count as many handles as the program holds. The driver must still have the memory mapped: the
+ * mapping keeps memory without a handle.
+ */
+static CUresult match_handles(struct gp_kept *kept)
 {
 	CUmemGenericAllocationHandle same;
 	CUresult r = CUDA_SUCCESS;
 
-	for (unsigned i = 1; i < kept->n_handles && !r; i++)
+	while (kept->n_held < kept->n_handles && !r) {
 		r = gp_real.cuMemRetainAllocationHandle(&same, (void *)(uintptr_t)kept->addr);
+		kept->n_held += !r;
+	}
+	while (kept->n_held > kept->n_handles && !r) {
+		r = gp_real.cuMemRelease(kept->handle);
+		kept->n_held -= !r;
+	}
 	return r;
 }
 
@@ -68,12 +79,10 @@ static CUresult hold_handles(const struct gp_kept *kept)
 static CUresult catch_up(struct gp_kept *kept)
 {
 	struct gp_driver_relaxed relaxed = gp_driver_relax();
-	CUresult r = hold_handles(kept);
+	CUresult r = match_handles(kept);
 
 	if (!r)
 		r = kept->is_mapped ? set_asked(kept) : gp_real.cuMemUnmap(kept->addr, kept->bytes);
-	if (!r && !kept->n_handles)
-		(void)gp_real.cuMemRelease(kept->handle);
 	if (!r && !kept->is_reserved)
 		(void)gp_real.cuMemAddressFree(kept->addr, kept->bytes);
 	gp_driver_unrelax(&relaxed);
@@ -125,9 +134,10 @@ static CUresult end(struct gp_kept *kept)
  * The program's calls.
  */
 
+/* False for an alignment that is not a power of two, which the driver refuses. */
 static bool is_aligned(CUdeviceptr addr, size_t alignment)
 {
-	return !alignment || addr % alignment == 0;
+	return !alignment || (!(alignment & (alignment - 1)) && addr % alignment == 0);
 }
 
 /* Returns a triple that the GPU no longer uses, for the call, and makes it busy; or NULL. */
@@ -237,12 +247,27 @@ static bool is_known_access(const CUmemAccessDesc *access, size_t n)
 	return access && n;
 }
 
+/* A bit for each device that the driver has accepted: it refuses to take access away from a device that is missing. */
+static _Atomic uint64_t accepted;
+_Static_assert(GP_KEPT_DEVICES_MAX <= 64, "each device has a bit");
+
 static bool is_granted(const struct gp_kept *kept, const CUmemAccessDesc *access, size_t n)
 {
+	uint64_t devices = atomic_load_explicit(&accepted, memory_order_relaxed);
+
 	for (size_t i = 0; i < n; i++)
-		if (kept->granted[access[i].location.id] != access[i].flags)
+		if (kept->granted[access[i].location.id] != access[i].flags || !(devices >> access[i].location.id & 1))
 			return false;
 	return true;
+}
+
+static CUresult ask_for_access(CUdeviceptr ptr, size_t bytes, const CUmemAccessDesc *access, size_t n)
+{
+	CUresult r = gp_real.cuMemSetAccess(ptr, bytes, access, n);
+
+	for (size_t i = 0; i < n && !r; i++)
+		atomic_fetch_or(&accepted, UINT64_C(1) << access[i].location.id);
+	return r;
 }
 
 bool gp_kept_set_access(CUdeviceptr ptr, size_t bytes, const CUmemAccessDesc *access, size_t n, CUresult *ret_result)
@@ -251,14 +276,14 @@ bool gp_kept_set_access(CUdeviceptr ptr, size_t bytes, const CUmemAccessDesc *ac
 
 	if (!kept)
 		return false;
-	if (!kept->is_mapped || !kept->is_reserved || kept->addr != ptr || kept->bytes != bytes ||
+	if (!kept->is_mapped || !kept->is_reserved || kept->addr != ptr || kept->bytes != bytes || !is_on() ||
 		!is_known_access(access, n)) {
 		gp_kept_put_back(kept);
 		return false;
 	}
 	*ret_result = CUDA_SUCCESS;
 	if (!is_granted(kept, access, n))
-		*ret_result = gp_real.cuMemSetAccess(ptr, bytes, access, n);
+		*ret_result = ask_for_access(ptr, bytes, access, n);
 	for (size_t i = 0; i < n && !*ret_result; i++)
 		kept->asked[access[i].location.id] = kept->granted[access[i].location.id] =
 			(unsigned char)access[i].flags;
@@ -399,7 +424,7 @@ bool gp_kept_note_mapped(CUdeviceptr ptr, size_t bytes, size_t offset, CUmemGene
 		kept->handle = handle;
 		kept->properties = memory->properties;
 		kept->device = gp_device_get(memory->properties.location.id);
-		kept->n_handles = 1;
+		kept->n_handles = kept->n_held = 1;
 		kept->is_reserved = kept->is_mapped = true;
 		is_made = kept->device && gp_kept_insert(kept);
 	}

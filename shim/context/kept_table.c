@@ -149,7 +149,8 @@ static void list_locked(struct gp_kept *kept)
 
 	gp_list_remove(&kept->size_link);
 	gp_list_remove(&kept->age_link);
-	if (!kept->is_stuck && !kept->is_mapped && (gp_kept_is_unused(kept) || !kept->is_reserved))
+	/* Memory whose last handle the driver has released can only go back. */
+	if (!kept->is_stuck && kept->n_held && !kept->is_mapped && (gp_kept_is_unused(kept) || !kept->is_reserved))
 		gp_list_prepend(&by_size[bucket_of(kept->bytes)], &kept->size_link);
 	if (!kept->is_stuck && gp_kept_is_unused(kept))
 		gp_list_append(&unused, &kept->age_link);

@@ -35,6 +35,7 @@ struct gp_kept {
 	bool is_busy;
 	bool is_stuck;   /* the driver refused to unmap it: left alone until memory is to go back again */
 	bool is_counted; /* in kept_bytes of the device */
+	unsigned n_held; /* handles that the driver counts: usually 1, others after a call that failed in the middle */
 
 	/* The program's view of the triple. */
 	unsigned n_handles;

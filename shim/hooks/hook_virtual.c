@@ -74,14 +74,29 @@ static void keep_reserve_free(int device_index)
 		(void)gp_kept_trim(device_index, gp_state.config.reserve_bytes - available);
 }
 
+/*
+ * Returns the device of which the call would take memory, or GP_UNPOOLED_HOST. Calls that the driver refuses whatever
+ * the size is get its error, not that of a limit, and no cache is emptied for them.
+ */
+static int device_of_create(const struct create *a)
+{
+	enum { PAGE_BYTES = 4096 }; /* every granularity is a multiple of it */
+	const CUmemAllocationProp *p = a->properties;
+
+	if (!a->handle || !p || a->flags || a->bytes % PAGE_BYTES || p->type <= 0 ||
+		p->location.type != CU_MEM_LOCATION_TYPE_DEVICE || p->location.id < 0)
+		return GP_UNPOOLED_HOST;
+	return p->location.id;
+}
+
 CUresult hook_cuMemCreate(
 	CUmemGenericAllocationHandle *handle, size_t bytes, const void *properties, unsigned long long flags)
 {
 	struct create a = {handle, bytes, properties, flags};
 	struct gp_unpooled allocation = {
 		.kind = GP_UNPOOLED_HANDLE,
-		.bytes = handle ? bytes : 0,
-		.device = GP_UNPOOLED_HOST,
+		.bytes = bytes,
+		.device = device_of_create(&a),
 		.call = call_create,
 		.arg = &a,
 		.id = handle,
@@ -90,8 +105,6 @@ CUresult hook_cuMemCreate(
 
 	if (create_from_kept(&a))
 		return CUDA_SUCCESS;
-	if (properties && a.properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE)
-		allocation.device = a.properties->location.id;
 	r = gp_unpooled_alloc(&allocation);
 	if (!r && allocation.device != GP_UNPOOLED_HOST && gp_unpooled_is_known(GP_UNPOOLED_HANDLE, *handle)) {
 		gp_kept_note_created(*handle, bytes, properties);

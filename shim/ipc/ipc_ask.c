@@ -21,7 +21,16 @@
 #include "common/ctl_proto.h"
 #include "shim/ctl/ctl_ask.h"
 
-enum { LIMIT_MS = 5000, BACKLOG_PAUSE_MS = 5, ANSWER_MAX = 512 };
+/* CHUNK_MS: more time for each chunk that came; the exporter's driver takes about 1 ms to make its descriptor. */
+enum {
+	LIMIT_MS = 5000,
+	CHUNK_MS = 20,
+	BACKLOG_PAUSE_MS = 5,
+	HANG_UPS_MAX = 100, /* in a row */
+	HANG_UP_PAUSE_MS = 5,
+	REQUEST_MAX = 128,
+	ANSWER_MAX = 512,
+};
 
 static int digit_of(char c)
 {
@@ -277,7 +286,7 @@ static int receive_line(int fd, char line[static ANSWER_MAX], int *ret_fd, int64
 		int error;
 
 		if (n == 0)
-			return -ENOENT; /* the process closed the connection */
+			return used ? -ENOENT : -ECONNRESET; /* the process closed the connection */
 		if (n < 0 && n != -EAGAIN && n != -EINTR)
 			return (int)n;
 		used += n > 0 ? (size_t)n : 0;
@@ -294,32 +303,71 @@ static int receive_line(int fd, char line[static ANSWER_MAX], int *ret_fd, int64
 	}
 }
 
-static int ask(pid_t pid, uint64_t start_ticks, uint64_t nonce, uint64_t serial, struct gp_ipc_reply *ret_reply)
-{
-	int64_t end_ms = gp_ask_now_ms() + LIMIT_MS;
-	char line[ANSWER_MAX];
-	int error, length, fd = connect_to(pid, start_ticks, end_ms);
+/* The exporting process, while it is being asked. */
+struct exporter {
+	pid_t pid;
+	uint64_t start_ticks;
+	int64_t end_ms;
+	int fd;              /* of the connection; -1: none */
+	unsigned n_hang_ups; /* since the last answer */
+};
 
-	if (fd < 0)
-		return fd;
-	length = snprintf(line, sizeof(line), "ipc %" PRIu64 " %" PRIu64 "\n", nonce, serial);
-	error = send_all(fd, line, (size_t)length, end_ms);
-	if (!error)
-		error = receive_line(fd, line, NULL, end_ms);
-	close(fd);
+static void hang_up(struct exporter *exporter)
+{
+	if (exporter->fd >= 0)
+		close(exporter->fd);
+	exporter->fd = -1;
+}
+
+static int ask_once(struct exporter *exporter, const char *request, char line[static ANSWER_MAX], int *ret_fd)
+{
+	int error;
+
+	if (exporter->fd < 0)
+		exporter->fd = connect_to(exporter->pid, exporter->start_ticks, exporter->end_ms);
+	if (exporter->fd < 0)
+		return exporter->fd;
+	error = send_all(exporter->fd, request, strlen(request), exporter->end_ms);
+	return error ? error : receive_line(exporter->fd, line, ret_fd, exporter->end_ms);
+}
+
+/*
+ * Sends a request and receives the answer. A process that has many clients hangs up on some of them, also between two
+ * requests, so this asks again. A process that has ended refuses the next connection.
+ */
+static int ask_line(struct exporter *exporter, const char *request, char line[static ANSWER_MAX], int *ret_fd)
+{
+	int error;
+
+	while ((error = ask_once(exporter, request, line, ret_fd)) == -ECONNRESET || error == -EPIPE) {
+		hang_up(exporter);
+		if (++exporter->n_hang_ups > HANG_UPS_MAX || gp_ask_now_ms() >= exporter->end_ms)
+			return -ENOENT;
+		poll(NULL, 0, HANG_UP_PAUSE_MS);
+	}
+	exporter->n_hang_ups = 0;
+	return error;
+}
+
+static int ask(struct exporter *exporter, uint64_t nonce, uint64_t serial, struct gp_ipc_reply *ret_reply)
+{
+	char request[REQUEST_MAX], line[ANSWER_MAX];
+	int error;
+
+	snprintf(request, sizeof(request), "ipc %" PRIu64 " %" PRIu64 "\n", nonce, serial);
+	error = ask_line(exporter, request, line, NULL);
 	return error ? error : gp_ipc_parse(line, ret_reply);
 }
 
-static int ask_chunk(int fd, const uint64_t words[static 3], int64_t end_ms, struct gp_ipc_chunk *chunk)
+static int ask_chunk(struct exporter *exporter, const uint64_t words[static 3], struct gp_ipc_chunk *chunk)
 {
-	char line[ANSWER_MAX];
-	int length = snprintf(line, sizeof(line), "chunk %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", words[0],
-		words[1], words[2], chunk->at);
-	int error = send_all(fd, line, (size_t)length, end_ms);
+	char request[REQUEST_MAX], line[ANSWER_MAX];
+	int error;
 
+	snprintf(request, sizeof(request), "chunk %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", words[0],
+		words[1], words[2], chunk->at);
 	chunk->fd = -1;
-	if (!error)
-		error = receive_line(fd, line, &chunk->fd, end_ms);
+	error = ask_line(exporter, request, line, &chunk->fd);
 	if (!error)
 		error = gp_ipc_parse_chunk(line, chunk);
 	return !error && chunk->fd < 0 ? -EPROTO : error;
@@ -331,21 +379,28 @@ static bool is_of_same_block(const struct gp_ipc_chunk *one, const struct gp_ipc
 	       one->block_bytes == other->block_bytes;
 }
 
-/* Asks for one chunk after the other, so that both processes need one descriptor at a time. */
-static int ask_each(int fd, const uint64_t words[static 3], int64_t end_ms,
+/*
+ * Asks for one chunk after the other, so that both processes need one descriptor at a time. A block can have thousands
+ * of chunks, so the limit is for the waits alone, and the time of fn does not count.
+ */
+static int ask_each(struct exporter *exporter, const uint64_t words[static 3],
 	int (*fn)(void *arg, const struct gp_ipc_chunk *chunk), void *arg)
 {
 	struct gp_ipc_chunk first = {.at = 0}, chunk = first;
 	int error;
 
 	do {
-		error = ask_chunk(fd, words, end_ms, &chunk);
+		error = ask_chunk(exporter, words, &chunk);
 		if (!error && !chunk.at)
 			first = chunk;
 		if (!error && (!is_of_same_block(&chunk, &first) || chunk.bytes > chunk.span_bytes - chunk.at))
 			error = -EPROTO;
-		if (!error)
+		if (!error) {
+			int64_t start_ms = gp_ask_now_ms();
+
 			error = fn(arg, &chunk);
+			exporter->end_ms += gp_ask_now_ms() - start_ms + CHUNK_MS;
+		}
 		if (chunk.fd >= 0)
 			close(chunk.fd);
 		chunk.at += chunk.bytes;
@@ -353,29 +408,34 @@ static int ask_each(int fd, const uint64_t words[static 3], int64_t end_ms,
 	return error;
 }
 
+static struct exporter exporter_of(pid_t pid, uint64_t start_ticks)
+{
+	return (struct exporter){
+		.pid = pid, .start_ticks = start_ticks, .end_ms = gp_ask_now_ms() + LIMIT_MS, .fd = -1};
+}
+
+/* A thread must not be cancelled while it has a descriptor open. */
 int gp_ipc_ask_chunks(pid_t pid, uint64_t start_ticks, const uint64_t words[static 3],
 	int (*fn)(void *arg, const struct gp_ipc_chunk *chunk), void *arg)
 {
-	int64_t end_ms = gp_ask_now_ms() + LIMIT_MS;
-	int cancel_state, error, fd;
+	struct exporter exporter = exporter_of(pid, start_ticks);
+	int cancel_state, error;
 
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
-	error = fd = connect_to(pid, start_ticks, end_ms);
-	if (fd >= 0) {
-		error = ask_each(fd, words, end_ms, fn, arg);
-		close(fd);
-	}
+	error = ask_each(&exporter, words, fn, arg);
+	hang_up(&exporter);
 	pthread_setcancelstate(cancel_state, NULL);
 	return error;
 }
 
 int gp_ipc_ask(pid_t pid, uint64_t start_ticks, uint64_t nonce, uint64_t serial, struct gp_ipc_reply *ret_reply)
 {
+	struct exporter exporter = exporter_of(pid, start_ticks);
 	int cancel_state, error;
 
-	/* A thread must not be cancelled here with a descriptor open. */
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
-	error = ask(pid, start_ticks, nonce, serial, ret_reply);
+	error = ask(&exporter, nonce, serial, ret_reply);
+	hang_up(&exporter);
 	pthread_setcancelstate(cancel_state, NULL);
 	return error;
 }

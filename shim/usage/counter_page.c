@@ -51,6 +51,7 @@ enum {
 };
 
 _Static_assert((int)GP_PAGE_PEAKS == (int)GP_DEVICE_PEAKS, "a page has room for every peak");
+_Static_assert(offsetof(struct gp_page_header, pool) % sizeof(uint64_t) == 0, "the pool type is in an aligned word");
 
 static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF); /* guards the next ones */
 static struct gp_page_figures now;
@@ -92,6 +93,16 @@ static struct gp_page_memory *find_memory(struct gp_page_figures *figures, int d
 	return entry ? &entry->memory : NULL;
 }
 
+/* The pool type is known with the first pool. It is stored as one word, so that no reader gets half of it. */
+static void write_pool(struct gp_page_header *header)
+{
+	char word[sizeof(uint64_t)] = "";
+
+	snprintf(word, sizeof(word), "%s", gp_kind_name(gp_device_first_kind()));
+	if (strcmp(header->pool, word) != 0)
+		memcpy(header->pool, word, sizeof(word));
+}
+
 /* Writes `now` to the copy that no reader uses, then makes it the newest. */
 static void publish_locked(void)
 {
@@ -101,6 +112,7 @@ static void publish_locked(void)
 	now.written_s = (uint64_t)time(NULL);
 	if (!to || owner != getpid())
 		return;
+	write_pool(&to->header);
 	count = atomic_load_explicit(&to->count, memory_order_relaxed) + 1;
 	memcpy(&to->copies[count % 2], &now, offsetof(struct gp_page_figures, devices[now.n_devices]));
 	atomic_store_explicit(&to->count, count, memory_order_release);

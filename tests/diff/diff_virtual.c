@@ -293,6 +293,8 @@ static void bad_access(struct array *a)
 	app_result("access without a list", cuMemSetAccess(a->ptr, BYTES, NULL, 1));
 	app_result("access with an empty list", cuMemSetAccess(a->ptr, BYTES, &whole_access, 0));
 	app_result("access of no device", cuMemSetAccess(a->ptr, BYTES, &bad_device, 1));
+	bad_device.flags = 0;
+	app_result("no access of no device", cuMemSetAccess(a->ptr, BYTES, &bad_device, 1));
 	app_result("access beyond the end", cuMemSetAccess(a->ptr, 2 * BYTES, &whole_access, 1));
 	use(a->ptr, 7);
 	destroy(a);
@@ -497,6 +499,8 @@ static void bad_calls(struct array *a)
 	app_result("reserve nothing", cuMemAddressReserve(&ptr, 0, 0, 0, 0));
 	app_result("reserve an odd size", cuMemAddressReserve(&ptr, BYTES + 1, 0, 0, 0) != CUDA_SUCCESS);
 	app_result("reserve with flags", cuMemAddressReserve(&ptr, BYTES, 0, 0, 77));
+	app_result("reserve with an alignment that is not a power of two",
+		cuMemAddressReserve(&ptr, BYTES, a->ptr, 0, 0) != CUDA_SUCCESS);
 	app_result("create nothing", cuMemCreate(&handle, 0, &on_device, 0));
 	app_result("create an odd size", cuMemCreate(&handle, BYTES + 1, &on_device, 0));
 	app_result("create without properties", cuMemCreate(&handle, BYTES, NULL, 0));
@@ -617,6 +621,31 @@ static void contexts(void)
 	app_result("end", cuCtxSynchronize());
 }
 
+/* Some memory is mapped at a reset of the device, and some is unused by then. */
+static void reset(void)
+{
+	struct array a, b;
+
+	app_start();
+	for (unsigned round = 0; round < ROUNDS; round++) {
+		make(&a);
+		use(a.ptr, round);
+		leave_one();
+		app_result("reset", cuDevicePrimaryCtxReset_v2(0));
+		app_result("unmap", cuMemUnmap(a.ptr, BYTES));
+		app_result("release", cuMemRelease(a.handle));
+		app_result("free the addresses", cuMemAddressFree(a.ptr, BYTES));
+		app_start();
+		make(&a);
+		make(&b);
+		use(a.ptr, round + 10);
+		use(b.ptr, round + 20);
+		destroy(&a);
+		destroy(&b);
+	}
+	app_result("end", cuCtxSynchronize());
+}
+
 /* The driver refuses to copy from addresses where nothing is mapped. */
 static void after_unmap(void)
 {
@@ -672,6 +701,7 @@ const struct app_scenario app_scenarios[] = {
 	{"after-unmap", after_unmap},
 	{"no-context", no_context},
 	{"contexts", contexts},
+	{"reset", reset},
 	{"threads", threads},
 	{0},
 };

@@ -233,6 +233,41 @@ static void many(void)
 	app_report_driver();
 }
 
+/* Each graph is destroyed after the next capture, which frees what was allocated in the one before. */
+static void overlapping(void)
+{
+	CUdeviceptr last = 0, next;
+	CUgraph old = NULL;
+
+	start();
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		CUgraphExec exec;
+		CUgraph graph;
+
+		begin((int)i % 3);
+		capture_through(app_alloc(bytes), i);
+		next = alloc();
+		app_fill(stream, next, touched, i);
+		if (last)
+			APP_MUST(cuMemFree_v2(last));
+		last = next;
+		graph = end();
+		exec = instantiate(graph);
+		launch(exec, i);
+		APP_MUST(cuGraphExecDestroy(exec));
+		if (old)
+			APP_MUST(cuGraphDestroy(old));
+		old = graph;
+	}
+	/* A miss finds what the graphs have released. */
+	APP_MUST(cuMemFree_v2(app_alloc(64 * MIB)));
+	app_pause("graph");
+	APP_MUST(cuGraphDestroy(old));
+	APP_MUST(cuMemFree_v2(last));
+	app_pause("end");
+	app_report_driver();
+}
+
 static unsigned count_different(const CUdeviceptr *ptr, unsigned n)
 {
 	unsigned count = 0;
@@ -648,6 +683,7 @@ const struct app_scenario app_scenarios[] = {
 	{"replayed-relaxed", replayed_relaxed},
 	{"cloned", cloned},
 	{"many", many},
+	{"overlapping", overlapping},
 	{"chain", chain},
 	{"chain-with-event", chain_with_event},
 	{"chain-with-fork", chain_with_fork},

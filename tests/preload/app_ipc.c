@@ -362,6 +362,90 @@ static void *open_and_close(void *arg)
 	return NULL;
 }
 
+/* Many threads open blocks at the same time, each its own: more than the exporter serves at once. */
+static pthread_barrier_t all_ready;
+
+static void *open_in_crowd(void *arg)
+{
+	unsigned nth = (unsigned)(uintptr_t)arg;
+
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	for (unsigned round = 0; round < 5; round++) {
+		CUdeviceptr ptr = 0;
+
+		pthread_barrier_wait(&all_ready);
+		if (cuIpcOpenMemHandle_v2(&ptr, all_handles[nth], LAZY)) {
+			all_wrong++;
+			continue;
+		}
+		all_wrong += app_wrong(ptr, size_of(nth), BEFORE + nth);
+		APP_MUST(cuIpcCloseMemHandle(ptr));
+	}
+	return NULL;
+}
+
+static void crowd_importer(void)
+{
+	pthread_t threads[MANY];
+
+	for (unsigned i = 0; i < MANY; i++)
+		all_handles[i] = app_take_handle();
+	pthread_barrier_init(&all_ready, NULL, MANY);
+	for (uintptr_t i = 0; i < MANY; i++)
+		pthread_create(&threads[i], NULL, open_in_crowd, (void *)i);
+	for (unsigned i = 0; i < MANY; i++)
+		pthread_join(threads[i], NULL);
+	app_result("wrong words or blocks that cannot be opened", all_wrong);
+	for (unsigned i = 0; i < MANY; i++) {
+		CUdeviceptr ptr = app_open(all_handles[i]);
+
+		app_fill_now(ptr, size_of(i), AFTER + i);
+		APP_MUST(cuIpcCloseMemHandle(ptr));
+	}
+	app_go();
+	app_result("wrong words at the exporter's", (int)app_take_number());
+	app_result("damaged words at the exporter's", (int)app_take_number());
+}
+
+/* Threads open and close the same block, so that each close may be the last one or not. */
+static void *open_and_close_one(void *arg)
+{
+	const CUipcMemHandle *handle = arg;
+	CUdeviceptr ptr[3];
+
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	for (unsigned round = 0; round < 60; round++) {
+		unsigned n = 1 + round % LENGTH(ptr);
+
+		for (unsigned i = 0; i < n; i++) {
+			ptr[i] = app_open(*handle);
+			all_wrong += ptr[i] != ptr[0];
+		}
+		all_wrong += app_wrong(ptr[0], MIB, BEFORE);
+		for (unsigned i = 0; i < n; i++)
+			APP_MUST(cuIpcCloseMemHandle(ptr[i]));
+	}
+	return NULL;
+}
+
+static void same_importer(void)
+{
+	CUipcMemHandle handle = app_take_handle();
+	pthread_t threads[4];
+	CUdeviceptr ptr;
+
+	for (unsigned i = 0; i < LENGTH(threads); i++)
+		pthread_create(&threads[i], NULL, open_and_close_one, &handle);
+	for (unsigned i = 0; i < LENGTH(threads); i++)
+		pthread_join(threads[i], NULL);
+	app_result("wrong words or addresses", all_wrong);
+	ptr = app_open(handle);
+	app_result("close", cuIpcCloseMemHandle(ptr));
+	app_result("close of a closed block", cuIpcCloseMemHandle(ptr));
+	app_result("readable", app_is_readable(ptr));
+	app_go();
+}
+
 static void threads_importer(void)
 {
 	pthread_t threads[4];
@@ -450,6 +534,8 @@ APP_PAIR(later, later_exporter, later_importer)
 APP_PAIR(own, own_exporter, own_importer)
 APP_PAIR(first, first_exporter, first_importer)
 APP_PAIR(exchanged, exchange_exporter, exchange_importer)
+APP_PAIR(crowd, many_exporter, crowd_importer)
+APP_PAIR(same, pair_exporter, same_importer)
 APP_PAIR(threads, many_exporter, threads_importer)
 APP_PAIR(churn, churn_exporter, churn_importer)
 
@@ -464,6 +550,8 @@ const struct app_scenario app_scenarios[] = {
 	{"own", own},
 	{"first", first},
 	{"exchanged", exchanged},
+	{"crowd", crowd},
+	{"same", same},
 	{"threads", threads},
 	{"churn", churn},
 	{0},

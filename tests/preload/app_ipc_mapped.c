@@ -734,6 +734,97 @@ static void refuses_importer(void)
 	app_result("the exporter's free", (int)app_take_number());
 }
 
+/* The exporter ends, by a signal or by itself, while its server makes a descriptor for the importer. */
+static void end_in_call(unsigned nth, bool at_end, bool is_killed)
+{
+	CUdeviceptr ptr = alloc_of_parts();
+
+	app_fill_now(ptr, N_PARTS * PART * MIB, BEFORE);
+	app_put_handle(ptr);
+	app_await();
+	app_stop_nth_call("cuMemExportToShareableHandle", at_end, nth);
+	app_go();
+	app_await_stopped_call();
+	if (is_killed)
+		kill(getpid(), SIGKILL);
+	exit(0);
+}
+
+static void killed_first_exporter(void)
+{
+	end_in_call(1, false, true);
+}
+
+static void killed_later_exporter(void)
+{
+	end_in_call(2, true, true);
+}
+
+static void exits_exporter(void)
+{
+	end_in_call(2, true, false);
+}
+
+/* Memory that is open stays open. Of the block that could not be opened nothing stays. */
+static void ended_importer(void)
+{
+	CUipcMemHandle handle = app_take_handle();
+	CUdeviceptr ptr = app_open(handle), again;
+	int before;
+
+	app_result("close", cuIpcCloseMemHandle(ptr));
+	app_go();
+	app_await();
+	before = count_fds();
+	app_result("open", app_try_open(handle));
+	app_result("open by the older function", cuIpcOpenMemHandle(&again, handle, LAZY));
+	app_result("descriptors that stay", count_staying(before));
+	app_result("reservations that stay",
+		(int)app_calls("cuMemAddressReserve") - (int)app_calls("cuMemAddressFree") - 2);
+	app_peer_wait();
+}
+
+/* Memory of a second device, opened in a context of each device. */
+static void devices_exporter(void)
+{
+	CUcontext second;
+	CUdeviceptr ptr;
+
+	APP_MUST(cuDevicePrimaryCtxRetain(&second, 1));
+	APP_MUST(cuCtxSetCurrent(second));
+	ptr = app_alloc(4 * MIB);
+	APP_MUST(cuMemsetD32_v2(ptr, BEFORE, MIB));
+	APP_MUST(cuCtxSynchronize());
+	app_put_handle(ptr);
+	app_await();
+}
+
+static void devices_importer(void)
+{
+	CUipcMemHandle handle = app_take_handle();
+	CUcontext second;
+
+	APP_MUST(cuDevicePrimaryCtxRetain(&second, 1));
+	for (int i = 0; i < 4; i++) {
+		int device = -1, wrong = 0;
+		uint32_t words[64];
+		CUdeviceptr ptr;
+
+		APP_MUST(cuCtxSetCurrent(i % 2 ? second : app_ctx));
+		ptr = app_open(handle);
+		APP_MUST(cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, ptr));
+		app_result("device", device);
+		app_result("copy", cuMemcpyDtoH_v2(words, ptr, sizeof(words)));
+		for (unsigned k = 0; k < LENGTH(words); k++)
+			wrong += words[k] != BEFORE;
+		app_result("wrong words", wrong);
+		app_result("fill", cuMemsetD32_v2(ptr, BEFORE, 1024));
+		app_result("its end", cuCtxSynchronize());
+		app_result("close", cuIpcCloseMemHandle(ptr));
+	}
+	app_go();
+}
+
 /* A process alone: its exports, where importers could not ask it, or where the driver cannot export. */
 static void alone(void)
 {
@@ -764,6 +855,10 @@ APP_PAIR(hangup, descriptors_exporter, hangup_importer)
 APP_PAIR(hostile, hostile_exporter, hostile_importer)
 APP_PAIR(faults, faults_exporter, faults_importer)
 APP_PAIR(refuses, refuses_exporter, refuses_importer)
+APP_PAIR(killed_first, killed_first_exporter, ended_importer)
+APP_PAIR(killed_later, killed_later_exporter, ended_importer)
+APP_PAIR(exits, exits_exporter, ended_importer)
+APP_PAIR(devices, devices_exporter, devices_importer)
 
 const struct app_scenario app_scenarios[] = {
 	{"interior", interior},
@@ -779,6 +874,10 @@ const struct app_scenario app_scenarios[] = {
 	{"hostile", hostile},
 	{"faults", faults},
 	{"refuses", refuses},
+	{"killed_first", killed_first},
+	{"killed_later", killed_later},
+	{"exits", exits},
+	{"devices", devices},
 	{"alone", alone},
 	{0},
 };

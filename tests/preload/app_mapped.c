@@ -216,6 +216,29 @@ static void first_threads(void)
 	app_say("wrong words", "%zu", wrong);
 }
 
+/* Blocks on two devices, of which one may be unable to map memory. */
+static void two_devices(void)
+{
+	CUcontext other;
+	CUdeviceptr ptr[4];
+	uint32_t word;
+
+	app_start();
+	APP_MUST(cuDevicePrimaryCtxRetain(&other, 1));
+	for (unsigned i = 0; i < LENGTH(ptr); i++) {
+		APP_MUST(cuCtxSetCurrent(i % 2 ? other : app_ctx));
+		ptr[i] = app_alloc((4 + i) * MIB);
+		APP_MUST(cuMemsetD32_v2(ptr[i], i, MIB));
+	}
+	app_pause("devices");
+	for (unsigned i = 0; i < LENGTH(ptr); i++) {
+		APP_MUST(cuCtxSetCurrent(i % 2 ? other : app_ctx));
+		APP_MUST(cuMemcpyDtoH_v2(&word, ptr[i], sizeof(word)));
+		app_say("word", "%u", word);
+		APP_MUST(cuMemFree_v2(ptr[i]));
+	}
+}
+
 const struct app_scenario app_scenarios[] = {
 	{"first_threads", first_threads},
 	{"ahead_small", ahead_small},
@@ -225,5 +248,6 @@ const struct app_scenario app_scenarios[] = {
 	{"first_large", first_large},
 	{"moves", moves},
 	{"ends", ends},
+	{"two-devices", two_devices},
 	{0},
 };

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "api/gpupool.h"
 #include "app_driver.h"
 #include "tests/sim/abi.h"
 
@@ -531,9 +532,81 @@ static void forks(void)
 	app_say("wrong words", "%zu", step_of_xla(4));
 }
 
+/* Calls that no memory would make right, for more than the limit allows. */
+static void bad_creates(void)
+{
+	static const int devices[] = {-1, -2, -3, 7, 1000};
+	CUmemAllocationProp bad = properties;
+	CUmemGenericAllocationHandle handle = 0;
+
+	app_start();
+	app_result("without properties", cuMemCreate(&handle, BYTES, NULL, 0));
+	app_result("without a result", cuMemCreate(NULL, BYTES, &properties, 0));
+	app_result("with flags", cuMemCreate(&handle, BYTES, &properties, 1));
+	app_result("of an odd size", cuMemCreate(&handle, BYTES + 1, &properties, 0));
+	app_result("of no size", cuMemCreate(&handle, 0, &properties, 0));
+	for (unsigned i = 0; i < LENGTH(devices); i++) {
+		bad.location.id = devices[i];
+		app_result("on no device", cuMemCreate(&handle, BYTES, &bad, 0));
+	}
+	bad = properties;
+	bad.location.type = 99;
+	app_result("at no location", cuMemCreate(&handle, BYTES, &bad, 0));
+	bad = properties;
+	bad.type = 0;
+	app_result("of no type", cuMemCreate(&handle, BYTES, &bad, 0));
+	app_say("handle", "%d", handle != 0);
+}
+
+/* Arrays in a no-cache scope, after others that left memory unused. */
+static void uncached(void)
+{
+	uint64_t before;
+	size_t wrong = 0;
+
+	app_start();
+	for (uint32_t i = 0; i < 3; i++)
+		wrong += step_of_xla(i);
+	(void)gpupool_no_cache_begin();
+	before = n_calls();
+	for (uint32_t i = 0; i < 100; i++)
+		wrong += step_of_xla(i);
+	app_fact("calls in the steady state", n_calls() - before);
+	(void)gpupool_no_cache_end();
+	app_say("wrong words", "%zu", wrong);
+}
+
+static struct array left;
+
+static void in_handler(void)
+{
+	CUmemGenericAllocationHandle handle;
+
+	app_result("access", cuMemSetAccess(left.ptr, BYTES, &whole_access, 1));
+	app_result("retain", cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)left.ptr));
+	app_result("unmap", cuMemUnmap(left.ptr, BYTES));
+	app_result("release", cuMemRelease(left.handle));
+	app_result("free", cuMemAddressFree(left.ptr, BYTES));
+	app_result("create", cuMemCreate(&handle, BYTES, &properties, 0));
+	app_result("reserve", cuMemAddressReserve(&left.ptr, BYTES, 0, 0, 0));
+}
+
+/* The program goes on in an exit handler. */
+static void exits(void)
+{
+	if (atexit(in_handler))
+		exit(71);
+	app_start();
+	(void)step_of_xla(1);
+	make(&left, BYTES);
+	exit(0);
+}
+
 const struct app_scenario app_scenarios[] = {
+	{"bad-creates", bad_creates},
 	{"beside-work", beside_work},
 	{"compressible", compressible},
+	{"exits", exits},
 	{"faults", faults},
 	{"forks", forks},
 	{"in-capture", in_capture},
@@ -549,6 +622,7 @@ const struct app_scenario app_scenarios[] = {
 	{"two-devices", two_devices},
 	{"under-pressure", under_pressure},
 	{"under-work", under_work},
+	{"uncached", uncached},
 	{"unused", unused},
 	{0},
 };

@@ -87,6 +87,14 @@ START_TEST(after_a_hundred_captures_and_ends_of_graphs_no_memory_is_lost)
 }
 END_TEST
 
+START_TEST(graphs_that_overlap_in_time_release_their_memory_one_by_one)
+{
+	run("overlapping", pools[_i]);
+	ck_assert_uint_le(retained_at("graph"), 6 * BLOCK);
+	ck_assert_uint_eq(retained_at("end"), 0);
+}
+END_TEST
+
 static const struct {
 	const char *scenario;
 	bool is_reused;
@@ -209,11 +217,81 @@ START_TEST(memory_stays_reserved_if_the_end_of_a_graph_cannot_be_seen)
 }
 END_TEST
 
+/* Nothing is used or reserved at the end of a random program, and all memory goes back to the driver on request. */
+static void reclaim_at_end(const char *name)
+{
+	const char *status;
+
+	look(name);
+	ck_assert_ptr_nonnull(strstr(play_ask("reclaim"), "gpupool.reclaim"));
+	status = play_ask("status");
+	ck_assert_uint_eq(play_number(status, "used_bytes"), 0);
+	ck_assert_uint_eq(play_number(status, "pending_bytes"), 0);
+	ck_assert_uint_eq(play_number(status, "total_bytes"), 0);
+	ck_assert_uint_eq(play_number(play_ask("limit"), "counted_bytes"), 0);
+}
+
+enum { N_SEEDS = 3 };
+
+START_TEST(a_random_program_that_captures_computes_right_and_loses_no_memory)
+{
+	const char *const *pool = pools[_i / N_SEEDS];
+	bool is_record_slow = strstr(pool[1], "=12040"); /* then no fence is recorded for what the graphs release */
+	char seed[32];
+	const char *env[] = {pool[0], pool[1], pool[2] ? pool[2] : seed, seed, NULL};
+
+	snprintf(seed, sizeof(seed), "APP_SEED=%d", _i + 1);
+	n_looks = 0;
+	play_run(&(struct play){.program = "app_graph_random",
+		.words = {"run"},
+		.env = env,
+		.preload = play_library,
+		.at_pause = is_record_slow ? look : reclaim_at_end});
+	ck_assert_str_eq(play_err, "");
+	ck_assert_str_eq(play_out, "wrong words: 0\nrefused calls: 0\n");
+	ck_assert_int_eq(play_status, 0);
+	ck_assert_uint_eq(play_fact("races"), 0);
+	ck_assert_uint_gt(play_fact("captures"), 3);
+	ck_assert_uint_eq(retained_at("end"), 0);
+	if (!is_record_slow)
+		ck_assert_uint_eq(play_fact("bytes that stay"), 0);
+}
+END_TEST
+
+static const char *const failing[][2] = {
+	{"GPUPOOL_POOL=split", "SIMGPU_FAULT=cuMemAlloc_v2:every/3=2"},
+	{"GPUPOOL_POOL=vmm", "SIMGPU_FAULT=cuMemCreate:every/3=2"},
+	{"GPUPOOL_POOL=vmm", "SIMGPU_FAULT=cuMemSetAccess:every/4=2"},
+	{"GPUPOOL_POOL=split", "SIMGPU_FAULT=cuCtxRecordEvent:every/5=999"},
+};
+
+START_TEST(a_random_program_that_captures_loses_no_memory_when_calls_fail)
+{
+	const char *env[] = {failing[_i][0], failing[_i][1], "GPUPOOL_LOG=off", NULL};
+
+	n_looks = 0;
+	play_run(&(struct play){.program = "app_graph_random",
+		.words = {"run"},
+		.env = env,
+		.preload = play_library,
+		.at_pause = reclaim_at_end});
+	ck_assert_ptr_nonnull(strstr(play_out, "wrong words: 0\n"));
+	ck_assert_int_eq(play_status, 0);
+	ck_assert_uint_eq(play_fact("races"), 0);
+	ck_assert_uint_eq(play_fact("bytes that stay"), 0);
+}
+END_TEST
+
 static void add(TCase *tc)
 {
 	tcase_add_loop_test(tc, a_graph_computes_with_memory_that_was_freed_in_its_capture_until_it_is_destroyed, 0,
 		N_POOLS * (int)LENGTH(replayed));
+	tcase_add_loop_test(
+		tc, a_random_program_that_captures_computes_right_and_loses_no_memory, 0, N_POOLS * N_SEEDS);
+	tcase_add_loop_test(
+		tc, a_random_program_that_captures_loses_no_memory_when_calls_fail, 0, (int)LENGTH(failing));
 	tcase_add_loop_test(tc, after_a_hundred_captures_and_ends_of_graphs_no_memory_is_lost, 0, N_POOLS);
+	tcase_add_loop_test(tc, graphs_that_overlap_in_time_release_their_memory_one_by_one, 0, N_POOLS);
 	tcase_add_loop_test(tc, memory_is_used_again_in_a_capture_only_while_its_work_has_one_order, 0,
 		N_POOLS * (int)LENGTH(chains));
 	tcase_add_loop_test(tc, memory_of_a_thread_that_takes_no_part_in_a_capture_is_not_reserved, 0, N_POOLS);

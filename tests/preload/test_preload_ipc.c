@@ -26,10 +26,12 @@ static const struct {
 	{"app_ipc", "about"},
 	{"app_ipc", "churn"},
 	{"app_ipc", "contexts"},
+	{"app_ipc", "crowd"},
 	{"app_ipc", "later"},
 	{"app_ipc", "many"},
 	{"app_ipc", "neighbours"},
 	{"app_ipc", "own"},
+	{"app_ipc", "same"},
 	{"app_ipc", "threads"},
 	{"app_ipc", "twice"},
 	{"app_ipc_wrong", "again"},
@@ -186,6 +188,37 @@ START_TEST(another_device_reaches_an_opened_block_by_peer_access)
 		.words = {"peers"},
 		.env = (const char *const[]){pool_variable, "GPUPOOL_LOG=off", "SIMGPU_DEVICES=2", CLOCK, NULL}});
 	ck_assert_ptr_nonnull(strstr(play_out, "wrong words at the exporter's: 0\n"));
+}
+END_TEST
+
+START_TEST(memory_of_another_device_is_opened_in_contexts_of_both_devices)
+{
+	snprintf(pool_variable, sizeof(pool_variable), "GPUPOOL_POOL=%s", pools[_i]);
+	play_same(&(struct play){.program = "app_ipc_mapped",
+		.words = {"devices"},
+		.env = (const char *const[]){pool_variable, "GPUPOOL_LOG=off", "SIMGPU_DEVICES=2", CLOCK, NULL}});
+	ck_assert_ptr_nonnull(strstr(play_out, "wrong words: 0\n"));
+}
+END_TEST
+
+static const struct {
+	const char *scenario;
+	int status;
+} ended[] = {{"killed_first", 137}, {"killed_later", 137}, {"exits", 0}};
+
+START_TEST(an_exporter_that_ends_while_it_passes_a_chunk_leaves_nothing_open_in_the_importer)
+{
+	char expected[256];
+
+	snprintf(expected, sizeof(expected),
+		"close: 0\nopen: 1\nopen by the older function: 1\ndescriptors that stay: 0\n"
+		"reservations that stay: 0\nthe second process's end: %d\n",
+		ended[_i].status);
+	play_vmm(ended[_i].scenario);
+	ck_assert_str_eq(play_out, expected);
+	/* The process may have ended before or after it read the request. */
+	ck_assert_ptr_nonnull(strstr(play_err, "the process has ended, or has freed the block\n"));
+	ck_assert_ptr_null(strstr(play_err, "damaged"));
 }
 END_TEST
 
@@ -388,6 +421,9 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc, forged_ipc_handles_are_refused_as_invalid_values, 0, N_POOLS);
 	tcase_add_test(tc, an_ipc_answer_with_an_offset_outside_its_segment_is_refused);
 	tcase_add_loop_test(tc, another_device_reaches_an_opened_block_by_peer_access, 0, N_POOLS);
+	tcase_add_loop_test(tc, memory_of_another_device_is_opened_in_contexts_of_both_devices, 0, N_POOLS);
+	tcase_add_loop_test(tc, an_exporter_that_ends_while_it_passes_a_chunk_leaves_nothing_open_in_the_importer, 0,
+		(int)LENGTH(ended));
 	tcase_add_loop_test(tc, a_thousand_handles_are_opened_as_without_the_library, 0, N_POOLS);
 	tcase_add_test(tc, two_processes_with_the_library_share_memory_of_vmm_without_a_warning);
 	tcase_add_test(tc, a_block_of_vmm_that_lies_in_several_chunks_is_opened_chunk_by_chunk);

@@ -6,9 +6,14 @@
  * message if the driver cannot map memory.
  */
 
+#include <dirent.h>
+#include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "common/counter_page.h"
 #include "play.h"
 
 #define MAPPED "GPUPOOL_POOL=vmm"
@@ -260,6 +265,90 @@ START_TEST(threads_that_allocate_first_at_the_same_time_all_get_memory)
 }
 END_TEST
 
+#define CANNOT_MAP "\"split\",\"pool_reason\":\"the driver cannot map memory on the device\""
+#define MAPS       "\"vmm\",\"pool_reason\":null"
+
+/* The first map on a device is tried with and without features that a container may forbid. */
+static const struct {
+	const char *fault, *kinds[2];
+} mixed[] = {
+	{"SIMGPU_FAULT=cuMemMap:1=801,cuMemMap:2=801,cuMemMap:3=801,cuMemMap:4=801", {CANNOT_MAP, MAPS}},
+	{"SIMGPU_FAULT=cuMemMap:2=801,cuMemMap:3=801,cuMemMap:4=801,cuMemMap:5=801", {MAPS, CANNOT_MAP}},
+};
+
+START_TEST(auto_chooses_the_pool_type_of_each_device_by_itself)
+{
+	const char *env[] = {"GPUPOOL_POOL=auto", "SIMGPU_DEVICES=2", mixed[_i].fault, NULL}, *at;
+
+	play_same(
+		&(struct play){.program = "app_mapped", .words = {"two-devices"}, .env = env, .at_pause = keep_status});
+	ck_assert_str_eq(play_out, "word: 0\nword: 1\nword: 2\nword: 3\n");
+	at = play_answers[0];
+	for (unsigned i = 0; i < 2; i++) {
+		at = strstr(at, "\"uuid\":");
+		ck_assert_ptr_nonnull(at);
+		at = strstr(at, "\"pool\":") + strlen("\"pool\":");
+		ck_assert_int_eq(strncmp(at, mixed[_i].kinds[i], strlen(mixed[_i].kinds[i])), 0);
+	}
+}
+END_TEST
+
+START_TEST(auto_is_split_without_a_socket_and_the_log_says_why)
+{
+	static const char *const env[] = {"GPUPOOL_POOL=auto", "GPUPOOL_SOCKET=off", "GPUPOOL_LOG=info", NULL};
+
+	play_run(&(struct play){.program = "app_memory", .words = {"mixed"}, .env = env, .preload = play_library});
+	ck_assert_int_eq(play_status, 0);
+	ck_assert_ptr_nonnull(
+		strstr(play_err, "GPUPOOL_POOL=auto: pool type split on device 0, since GPUPOOL_SOCKET is off, "
+				 "and vmm shares memory with other processes by the control socket\n"));
+}
+END_TEST
+
+/* Reads the pool type on the page of the process that has ended, which an exporter would read. */
+static void read_page(const char *dir, char pool[static GP_PAGE_TEXT])
+{
+	DIR *entries = opendir(dir);
+	const struct dirent *entry;
+	struct gp_page_header header;
+
+	ck_assert_ptr_nonnull(entries);
+	*pool = '\0';
+	while ((entry = readdir(entries))) {
+		int fd;
+
+		if (!strstr(entry->d_name, GP_PAGE_SUFFIX))
+			continue;
+		fd = openat(dirfd(entries), entry->d_name, O_RDONLY | O_CLOEXEC);
+		ck_assert_int_eq(read(fd, &header, sizeof(header)), sizeof(header));
+		close(fd);
+		ck_assert_str_eq(pool, "");
+		strcpy(pool, header.pool);
+	}
+	closedir(entries);
+}
+
+START_TEST(the_counter_page_of_a_process_that_has_ended_names_the_pool_type_that_was_used)
+{
+	bool is_auto = _i % 2;
+	const char *variable = choices[_i / 2].variable;
+	char dir[] = "/dev/shm/gpupool-test-XXXXXX", pool[GP_PAGE_TEXT], runtime_dir[64], command[64];
+	const char *env[] = {is_auto ? "GPUPOOL_POOL=auto" : MAPPED, variable, runtime_dir, "GPUPOOL_LOG=off", NULL};
+
+	/* There are pages only where files are in memory. */
+	if (!mkdtemp(dir))
+		return;
+	snprintf(runtime_dir, sizeof(runtime_dir), "GPUPOOL_RUNTIME_DIR=%s", dir);
+	play_run(&(struct play){.program = "app_memory", .words = {"mixed"}, .env = env, .preload = play_library});
+	ck_assert_int_eq(play_status, 0);
+	read_page(dir, pool);
+	snprintf(command, sizeof(command), "rm -rf %s", dir);
+	ck_assert_int_eq(system(command), 0);
+	/* GPUPOOL_POOL=vmm does without exports. */
+	ck_assert_str_eq(pool, !is_auto && strstr(variable, "103") ? "vmm" : choices[_i / 2].pool);
+}
+END_TEST
+
 START_TEST(auto_is_vmm_where_that_works_and_otherwise_split_with_the_reason_in_the_status)
 {
 	const char *env[] = {"GPUPOOL_POOL=auto", "GPUPOOL_LOG=info", choices[_i].variable, NULL};
@@ -307,6 +396,10 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc, threads_that_allocate_first_at_the_same_time_all_get_memory, 0, 12);
 	tcase_add_loop_test(tc, auto_is_vmm_where_that_works_and_otherwise_split_with_the_reason_in_the_status, 0,
 		(int)LENGTH(choices));
+	tcase_add_loop_test(tc, auto_chooses_the_pool_type_of_each_device_by_itself, 0, (int)LENGTH(mixed));
+	tcase_add_test(tc, auto_is_split_without_a_socket_and_the_log_says_why);
+	tcase_add_loop_test(tc, the_counter_page_of_a_process_that_has_ended_names_the_pool_type_that_was_used, 0,
+		(int)(2 * LENGTH(choices)));
 }
 
 int main(int argc, char **argv)

@@ -48,6 +48,7 @@ static const struct {
 	{"steady", {"GPUPOOL_DEBUG=poison"}},
 	{"steady", {"SIMGPU_DRIVER_VERSION=12040"}}, /* a record of a fence would wait for the GPU */
 	{"compressible", {NULL}},
+	{"uncached", {NULL}},
 };
 
 START_TEST(every_call_reaches_the_driver_where_nothing_is_kept)
@@ -86,6 +87,16 @@ START_TEST(captures_threads_and_forks_get_the_same_answers)
 }
 END_TEST
 
+static const char *const ends[] = {"SIMGPU_DEINIT_AT_EXIT=0", "SIMGPU_DEINIT_AT_EXIT=1"};
+
+START_TEST(calls_in_an_exit_handler_get_the_same_answers)
+{
+	const char *env[] = {ends[_i], NULL};
+
+	play_same(&(struct play){.program = "app_virtual", .words = {"exits"}, .env = env});
+}
+END_TEST
+
 START_TEST(memory_is_given_and_taken_by_two_threads_without_a_race)
 {
 	static const char *const env[] = {"SIMGPU_MEMORY=80M", "GPUPOOL_RESERVE=0", "GPUPOOL_LOG=off", NULL};
@@ -114,6 +125,15 @@ START_TEST(unused_memory_goes_back_before_an_allocation_fails)
 	ck_assert_int_eq(play_status, 0);
 	ck_assert_str_eq(play_out, is_full ? "array: 0\ncuMemAlloc: 0\narray: 0\ntoo much: 2\ntoo much: 2\n"
 					   : "array: 0\ncuMemAlloc: 0\narray: 0\ntoo much: 0\ntoo much: 0\n");
+}
+END_TEST
+
+START_TEST(bad_calls_get_the_errors_of_the_driver_under_any_limit)
+{
+	static const char *const env[] = {"GPUPOOL_LIMIT=1M", NULL};
+
+	play_same(&(struct play){.program = "app_virtual", .words = {"bad-creates"}, .env = env});
+	ck_assert_str_eq(play_err, "");
 }
 END_TEST
 
@@ -216,6 +236,30 @@ START_TEST(unused_memory_goes_back_on_request)
 }
 END_TEST
 
+static void sleep_while_unused(const char *name)
+{
+	if (strcmp(name, "unused") != 0)
+		return;
+	cached[0] = play_number(play_ask("status"), "unpooled_cached_bytes");
+	ck_assert_ptr_nonnull(strstr(play_ask("sleep"), "\"was_so\":false"));
+	cached[1] = play_number(play_ask("status"), "unpooled_cached_bytes");
+	counted[0] = play_number(play_ask("limit"), "counted_bytes");
+	ck_assert_ptr_nonnull(strstr(play_ask("wake"), "\"was_so\":false"));
+}
+
+START_TEST(unused_memory_goes_back_when_the_process_falls_asleep)
+{
+	static const char *const env[] = {"GPUPOOL_POOL=vmm", NULL};
+
+	play_same(&(struct play){
+		.program = "app_virtual", .words = {"unused"}, .env = env, .at_pause = sleep_while_unused});
+	ck_assert_str_eq(play_out, "wrong words: 0\n");
+	ck_assert_uint_eq(cached[0], 8 * MIB);
+	ck_assert_uint_eq(cached[1], 0);
+	ck_assert_uint_eq(counted[0], 0);
+}
+END_TEST
+
 START_TEST(expandable_segments_are_counted_and_every_call_reaches_the_driver)
 {
 	n_reads = 0;
@@ -255,9 +299,10 @@ static void read_end(const char *name)
 	used[0] = play_number(status, "unpooled_bytes");
 	cached[0] = play_number(status, "unpooled_cached_bytes");
 	counted[0] = play_number(play_ask("limit"), "counted_bytes");
-	/* The first attempt fails if it meets the call that the driver refuses. */
-	released = play_number(play_ask("reclaim"), "released_bytes");
-	released += play_number(play_ask("reclaim"), "released_bytes");
+	/* An attempt fails if it meets the call that the driver refuses. */
+	released = 0;
+	for (unsigned i = 0; i < 6; i++)
+		released += play_number(play_ask("reclaim"), "released_bytes");
 	counted[1] = play_number(play_ask("limit"), "counted_bytes");
 }
 
@@ -281,6 +326,56 @@ START_TEST(a_call_that_fails_loses_neither_memory_nor_counts)
 }
 END_TEST
 
+/* Random programs that map memory, also in wrong ways. Each is compared with its run without the library. */
+static const char *const seeds[] = {
+	"APP_SEED=1", "APP_SEED=2", "APP_SEED=3", "APP_SEED=4", "APP_SEED=14", "APP_SEED=29"};
+
+static const char *const ways[] = {"compared", "threads"};
+
+START_TEST(a_random_program_gets_the_same_answers_and_loses_no_memory)
+{
+	const char *env[] = {seeds[_i % (int)LENGTH(seeds)], "SIMGPU_DEVICES=2", "GPUPOOL_LOG=off", NULL};
+
+	play_same(&(struct play){.program = "app_virtual_random",
+		.words = {ways[_i / (int)LENGTH(seeds)]},
+		.env = env,
+		.at_pause = read_end});
+	ck_assert_ptr_nonnull(strstr(play_out, "wrong words: 0\n"));
+	ck_assert_uint_eq(play_fact("races"), 0);
+	ck_assert_uint_eq(used[0], 0);
+	ck_assert_uint_eq(counted[1], 0);
+	ck_assert_uint_eq(play_fact("bytes that stay"), 0);
+}
+END_TEST
+
+/* Each function that the library calls for the program fails now and then. */
+static const char *const refused[] = {"cuMemCreate", "cuMemAddressReserve", "cuMemMap", "cuMemSetAccess", "cuMemUnmap",
+	"cuMemRelease", "cuMemAddressFree", "cuMemRetainAllocationHandle", "cuMemExportToShareableHandle",
+	"cuMemGetAllocationPropertiesFromHandle", "cuCtxRecordEvent", "cuEventQuery"};
+static const char *const when[] = {":1=999", ":7=2", ":every/2=999", ":every/5=2"};
+
+START_TEST(a_random_program_loses_neither_memory_nor_counts_when_calls_fail)
+{
+	char fault[96];
+	const char *env[] = {fault, seeds[_i % (int)LENGTH(seeds)], "SIMGPU_DEVICES=2", "GPUPOOL_LOG=off", NULL};
+
+	snprintf(fault, sizeof(fault), "SIMGPU_FAULT=%s%s", refused[_i % (int)LENGTH(refused)],
+		when[_i / (int)LENGTH(refused)]);
+	play_run(&(struct play){.program = "app_virtual_random",
+		.words = {"faults"},
+		.env = env,
+		.preload = play_library,
+		.at_pause = read_end});
+	ck_assert_msg(play_status == 0, "%s: %d, %s", fault, play_status, play_err);
+	ck_assert_str_eq(play_out, "wrong words: 0\n");
+	ck_assert_uint_eq(play_fact("races"), 0);
+	ck_assert_uint_eq(used[0], 0);
+	ck_assert_msg(counted[1] == 0, "%s: %llu bytes stay charged", fault, (unsigned long long)counted[1]);
+	ck_assert_msg(play_fact("bytes that stay") == 0, "%s: %llu bytes stay", fault,
+		(unsigned long long)play_fact("bytes that stay"));
+}
+END_TEST
+
 static void add(TCase *tc)
 {
 	tcase_add_loop_test(tc, a_program_that_maps_each_array_makes_no_driver_call_in_the_steady_state, 0,
@@ -290,14 +385,21 @@ static void add(TCase *tc)
 	tcase_add_test(tc, memory_unmapped_beside_running_work_is_handed_out_once_that_work_is_complete);
 	tcase_add_test(tc, memory_that_work_still_uses_is_not_handed_out);
 	tcase_add_loop_test(tc, captures_threads_and_forks_get_the_same_answers, 0, LENGTH(others));
+	tcase_add_loop_test(tc, calls_in_an_exit_handler_get_the_same_answers, 0, LENGTH(ends));
 	tcase_add_test(tc, memory_is_given_and_taken_by_two_threads_without_a_race);
 	tcase_add_loop_test(tc, unused_memory_goes_back_before_an_allocation_fails, 0, LENGTH(small));
+	tcase_add_test(tc, bad_calls_get_the_errors_of_the_driver_under_any_limit);
 	tcase_add_test(tc, memory_kept_mapped_leaves_the_reserve_free_so_that_the_pool_can_cache);
 	tcase_add_test(tc, status_shows_unused_memory_and_how_often_memory_was_used_again);
 	tcase_add_test(tc, memory_whose_addresses_the_program_keeps_goes_back_to_the_driver);
 	tcase_add_loop_test(tc, unused_memory_goes_back_on_request, 0, LENGTH(requests));
+	tcase_add_test(tc, unused_memory_goes_back_when_the_process_falls_asleep);
 	tcase_add_test(tc, expandable_segments_are_counted_and_every_call_reaches_the_driver);
 	tcase_add_loop_test(tc, a_call_that_fails_loses_neither_memory_nor_counts, 0, (int)(2 * LENGTH(failures)));
+	tcase_add_loop_test(
+		tc, a_random_program_gets_the_same_answers_and_loses_no_memory, 0, (int)(LENGTH(seeds) * LENGTH(ways)));
+	tcase_add_loop_test(tc, a_random_program_loses_neither_memory_nor_counts_when_calls_fail, 0,
+		(int)(LENGTH(refused) * LENGTH(when)));
 }
 
 int main(int argc, char **argv)

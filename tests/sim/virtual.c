@@ -50,8 +50,10 @@ CUresult cuMemAddressReserve(
 
 	SIM_BEGIN(cuMemAddressReserve);
 	unit = sim.config.granularity_bytes;
-	if (!ptr || !bytes || bytes % unit || flags)
+	if (!ptr || !bytes || bytes % unit || (alignment & (alignment - 1)) || flags)
 		return CUDA_ERROR_INVALID_VALUE;
+	if (alignment > unit)
+		unit = alignment;
 	/* Reserve one unit more, so that the start can be aligned. */
 	addresses = sim_reserve(bytes + unit);
 	view = addresses ? sim_reserve(bytes) : NULL;

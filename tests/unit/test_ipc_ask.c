@@ -10,7 +10,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/ctl_proto.h"
@@ -162,6 +165,146 @@ START_TEST(an_endless_ipc_answer_is_refused)
 }
 END_TEST
 
+/* The clock of this process, which is ahead of the machine's. */
+static uint64_t ahead_ms;
+
+int clock_gettime(clockid_t clock, struct timespec *time)
+{
+	long r = syscall(SYS_clock_gettime, clock, time);
+
+	time->tv_sec += (time_t)(ahead_ms / 1000);
+	time->tv_nsec += (long)(ahead_ms % 1000) * 1000000;
+	if (time->tv_nsec >= 1000000000) {
+		time->tv_nsec -= 1000000000;
+		time->tv_sec++;
+	}
+	return (int)r;
+}
+
+enum { CHUNKS = 600, CHUNK_BYTES = 4096 };
+
+static void send_chunk(int client)
+{
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control = {.align = {.cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS}};
+	char line[160];
+	struct iovec part = {
+		line, (size_t)snprintf(line, sizeof(line),
+			      "{\"schema\":\"gpupool.chunk/1\",\"bytes\":%d,\"span_bytes\":%d,\"offset\":0,"
+			      "\"block_bytes\":%d}\n",
+			      CHUNK_BYTES, CHUNKS * CHUNK_BYTES, CHUNKS * CHUNK_BYTES)};
+	struct msghdr message = {
+		.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control.bytes)};
+
+	memcpy(CMSG_DATA(&control.align), &client, sizeof(client));
+	if (sendmsg(client, &message, MSG_NOSIGNAL) < 0)
+		_exit(1);
+}
+
+/* Answers each request with a chunk. Any descriptor will do. */
+static void pass_all(int fd)
+{
+	char request[160];
+	int client = accept(fd, NULL, NULL);
+
+	while (read(client, request, sizeof(request)) > 0)
+		send_chunk(client);
+}
+
+/* Serves one request of every second client, and hangs up on the others at once. */
+static void pass_and_hang_up(int fd)
+{
+	char request[160];
+
+	for (unsigned n = 0;; n++) {
+		int client = accept(fd, NULL, NULL);
+
+		if (n % 2 && read(client, request, sizeof(request)) > 0)
+			send_chunk(client);
+		close(client);
+	}
+}
+
+static void hang_up_always(int fd)
+{
+	for (;;)
+		close(accept(fd, NULL, NULL));
+}
+
+static void listen_and(void (*serve)(int fd))
+{
+	int dir_fd = gp_ctl_dir_open(dir, geteuid(), false), fd = socket(AF_UNIX, SOCK_STREAM, 0);
+	struct sockaddr_un address;
+	char name[GP_CTL_NAME_MAX];
+	socklen_t size;
+
+	gp_ctl_name_format(name, PID, START);
+	ck_assert_int_eq(gp_ctl_address(dir_fd, name, &address, &size), 0);
+	ck_assert_int_eq(bind(fd, (struct sockaddr *)&address, size), 0);
+	ck_assert_int_eq(listen(fd, 8), 0);
+	peer = fork();
+	if (peer == 0) {
+		serve(fd);
+		_exit(0);
+	}
+	close(fd);
+	close(dir_fd);
+}
+
+/* A driver needs some milliseconds to map a chunk. */
+static int map_slowly(void *arg, const struct gp_ipc_chunk *chunk)
+{
+	unsigned *n = arg;
+
+	ahead_ms += 12;
+	return ++*n == 0;
+}
+
+START_TEST(a_block_of_many_chunks_is_opened_however_long_it_takes_to_map_them)
+{
+	static const uint64_t words[3] = {1, 2, 3};
+	unsigned n = 0;
+
+	listen_and(pass_all);
+	ck_assert_int_eq(gp_ipc_ask_chunks(PID, START, words, map_slowly, &n), 0);
+	ck_assert_uint_eq(n, CHUNKS);
+}
+END_TEST
+
+static int map_a_few(void *arg, const struct gp_ipc_chunk *chunk)
+{
+	unsigned *n = arg;
+
+	ck_assert_uint_eq(chunk->at, *n * CHUNK_BYTES);
+	return ++*n == 10;
+}
+
+START_TEST(a_process_that_hangs_up_before_an_answer_is_asked_again_for_the_same_chunk)
+{
+	static const uint64_t words[3] = {1, 2, 3};
+	unsigned n = 0;
+
+	listen_and(pass_and_hang_up);
+	ck_assert_int_eq(gp_ipc_ask_chunks(PID, START, words, map_a_few, &n), 1);
+	ck_assert_uint_eq(n, 10);
+}
+END_TEST
+
+START_TEST(a_process_that_always_hangs_up_is_given_up)
+{
+	static const uint64_t words[3] = {1, 2, 3};
+	struct gp_ipc_reply reply;
+	unsigned n = 0;
+
+	listen_and(hang_up_always);
+	ck_assert_int_eq(gp_ipc_ask_chunks(PID, START, words, map_a_few, &n), -ENOENT);
+	ck_assert_uint_eq(n, 0);
+	ck_assert_int_eq(gp_ipc_ask(PID, START, 1, 2, &reply), -ENOENT);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("ipc_ask");
@@ -174,5 +317,8 @@ int main(void)
 	tcase_add_test(tc, a_process_that_has_ended_is_not_waited_for);
 	tcase_add_test(tc, half_an_ipc_answer_is_refused);
 	tcase_add_test(tc, an_endless_ipc_answer_is_refused);
+	tcase_add_test(tc, a_block_of_many_chunks_is_opened_however_long_it_takes_to_map_them);
+	tcase_add_test(tc, a_process_that_hangs_up_before_an_answer_is_asked_again_for_the_same_chunk);
+	tcase_add_test(tc, a_process_that_always_hangs_up_is_given_up);
 	return suite_run(suite);
 }

@@ -313,6 +313,54 @@ START_TEST(a_block_that_two_captures_may_use_waits_for_both)
 }
 END_TEST
 
+START_TEST(a_graph_releases_its_memory_although_a_later_capture_has_freed_other_memory_of_it)
+{
+	struct gp_retainer *second;
+	uint64_t addr, both;
+
+	setup(_i);
+	second = gp_retainer_new(&retainers);
+	gp_retainer_add_owner(second);
+	addr = alloc_in(4 * GP_MIB, capture, 0, false);
+	both = alloc_in(8 * GP_MIB, capture, 0, false);
+	free_captured(addr);
+	free_in(both, &(struct gp_capture_free){.retainer = second, .n_inside = 1});
+	ck_assert_uint_ge(retained(), 12 * GP_MIB);
+	end(1);
+	ck_assert_uint_ge(retained(), 12 * GP_MIB);
+	gp_retainer_drop_owner(capture);
+	ck_assert_uint_ge(retained(), 8 * GP_MIB);
+	ck_assert_uint_lt(retained(), 12 * GP_MIB);
+	gp_retainer_drop_owner(second);
+	ck_assert_uint_eq(retained(), 0);
+	gp_retainer_put(second);
+	gp_retainer_put(capture);
+	fixture_teardown();
+}
+END_TEST
+
+START_TEST(the_end_of_a_pool_drops_the_retainers_of_its_blocks)
+{
+	struct gp_retainer *second;
+	uint64_t addr;
+
+	setup(_i);
+	second = gp_retainer_new(&retainers);
+	gp_retainer_add_owner(second);
+	addr = alloc_in(4 * GP_MIB, capture, 0, false);
+	free_in(addr, &(struct gp_capture_free){.retainer = second, .n_inside = 1});
+	ck_assert(!gp_retainer_is_unused(capture));
+	ck_assert(!gp_retainer_is_unused(second));
+	fixture_teardown();
+	ck_assert(gp_retainer_is_unused(capture));
+	ck_assert(gp_retainer_is_unused(second));
+	gp_retainer_drop_owner(second);
+	gp_retainer_drop_owner(capture);
+	gp_retainer_put(second);
+	gp_retainer_put(capture);
+}
+END_TEST
+
 START_TEST(a_captured_block_does_not_enter_a_thread_cache)
 {
 	struct gp_tcache *tcache;
@@ -391,6 +439,9 @@ static Suite *make_suite(void)
 	tcase_add_loop_test(tc, memory_is_not_retained_if_nothing_was_captured_while_it_was_allocated, 0, GP_N_KINDS);
 	tcase_add_loop_test(tc, memory_of_a_thread_outside_the_capture_is_retained_only_if_it_joins, 0, GP_N_KINDS);
 	tcase_add_loop_test(tc, a_block_that_two_captures_may_use_waits_for_both, 0, GP_N_KINDS);
+	tcase_add_loop_test(
+		tc, a_graph_releases_its_memory_although_a_later_capture_has_freed_other_memory_of_it, 0, GP_N_KINDS);
+	tcase_add_loop_test(tc, the_end_of_a_pool_drops_the_retainers_of_its_blocks, 0, GP_N_KINDS);
 	tcase_add_loop_test(tc, a_captured_block_does_not_enter_a_thread_cache, GP_KIND_SIMPLE, GP_N_KINDS);
 	tcase_add_loop_test(tc, an_uncached_free_goes_back_to_the_driver_once_the_graph_is_gone, 0, GP_N_KINDS);
 	tcase_add_loop_test(tc, a_pool_that_ends_lets_go_of_all_retainers, 0, GP_N_KINDS);

@@ -56,6 +56,18 @@ START_TEST(adjacent_mappings_are_accessible_as_one_range)
 }
 END_TEST
 
+START_TEST(addresses_are_aligned_as_requested_and_other_alignments_than_powers_of_two_are_refused)
+{
+	CUdeviceptr ptr = 0;
+
+	reserve();
+	ok(cuMemAddressReserve(&ptr, 2 * MIB, 64 * MIB, 0, 0));
+	ck_assert_uint_eq(ptr % (64 * MIB), 0);
+	ok(cuMemAddressReserve(&ptr, 2 * MIB, 1, 0, 0));
+	fails(cuMemAddressReserve(&ptr, 2 * MIB, 6 * MIB, 0, 0), CUDA_ERROR_INVALID_VALUE);
+}
+END_TEST
+
 START_TEST(contents_move_with_the_memory_when_it_is_mapped_elsewhere)
 {
 	CUmemGenericAllocationHandle handle;
@@ -273,6 +285,7 @@ static TCase *virtual_cases(void)
 	TCase *tc = tcase_create("mapped memory");
 
 	tcase_add_test(tc, adjacent_mappings_are_accessible_as_one_range);
+	tcase_add_test(tc, addresses_are_aligned_as_requested_and_other_alignments_than_powers_of_two_are_refused);
 	tcase_add_test(tc, contents_move_with_the_memory_when_it_is_mapped_elsewhere);
 	tcase_add_test(tc, memory_mapped_without_access_cannot_be_used);
 	tcase_add_test(tc, memory_whose_access_was_revoked_cannot_be_used);
