@@ -195,7 +195,7 @@ void fake_note_export(struct fake *fake, uint64_t addr, uint64_t bytes)
 		atomic_fetch_or_explicit(&units[i], UNIT_EXPORTED, memory_order_relaxed);
 }
 
-/* How far the GPU has come, as of a hand-out. */
+/* The progress of the GPU as of a hand-out. */
 struct progress {
 	uint64_t completed, ordered;
 };

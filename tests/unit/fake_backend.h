@@ -22,8 +22,8 @@
 #include "pool/submission.h"
 
 /*
- * For a function with a long loop of relaxed atomic operations on the test's own notes. They order nothing and race with
- * nothing, and the thread sanitiser would make each of them cost as much as a call.
+ * For a function with a long loop of relaxed atomic operations on notes of the test. They order nothing and race
+ * with nothing, and the thread sanitiser would make each of them cost as much as a call.
  */
 #define UNWATCHED __attribute__((no_sanitize_thread, noinline))
 
