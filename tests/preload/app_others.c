@@ -492,7 +492,21 @@ static void foreign(void)
 	finish(&child);
 }
 
-/* Runs in a child: listens at n_names sockets and answers none. Its exit code is the number of connections to them. */
+/* Accepts a connection. Returns whether it is the parent's: a gpupool-stat of the machine connects to all sockets. */
+static bool is_parents(int fd)
+{
+	int connection = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
+	struct ucred peer = {0};
+	socklen_t length = sizeof(peer);
+
+	return connection >= 0 && !getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &length) &&
+	       peer.pid == getppid();
+}
+
+/*
+ * Runs in a child: listens at n_names sockets and answers none. Its exit code is the number of connections that its
+ * parent made to them.
+ */
 static _Noreturn void be_silent(const char *dir, unsigned n_names, uid_t uid, int ready_fd, int go_fd)
 {
 	struct pollfd fds[NAMES_MAX + 1];
@@ -518,7 +532,7 @@ static _Noreturn void be_silent(const char *dir, unsigned n_names, uid_t uid, in
 		for (unsigned i = 0; i < n_names; i++)
 			if (fds[i].revents) {
 				is_busy = true;
-				asked += accept4(fds[i].fd, NULL, NULL, SOCK_CLOEXEC) >= 0;
+				asked += is_parents(fds[i].fd);
 			}
 		if (!is_busy)
 			_exit((int)asked);
