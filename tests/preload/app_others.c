@@ -282,11 +282,21 @@ static void contexts(void)
 	app_pause("contexts");
 }
 
+/* A gpupool-stat of the machine may connect to all sockets, too. */
+static bool comes_from(int connection, pid_t pid)
+{
+	struct ucred peer = {0};
+	socklen_t length = sizeof(peer);
+
+	return connection >= 0 && !getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &length) && peer.pid == pid;
+}
+
 /* A listener at another process's socket name, which does not behave like gpupool. */
 static struct {
 	int fd;
 	const char *answer; /* sent to each client; NULL: none is sent */
 	bool ends;          /* closes the connection after that */
+	pid_t asker;        /* the process whose requests are counted */
 	unsigned asked;
 } impostor;
 
@@ -308,10 +318,11 @@ static unsigned long long start_of(pid_t pid)
 	return rest ? strtoull(rest, NULL, 10) : 0;
 }
 
-static void bind_as(pid_t pid)
+static void bind_as(pid_t pid, pid_t asker)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 
+	impostor.asker = asker;
 	impostor.fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	snprintf(address.sun_path, sizeof(address.sun_path), "%s/%d.%llu.sock", getenv("GPUPOOL_RUNTIME_DIR"), (int)pid,
 		start_of(pid));
@@ -324,7 +335,7 @@ static void *answer(void *unused)
 	int fd;
 
 	while ((fd = accept4(impostor.fd, NULL, NULL, SOCK_CLOEXEC)) >= 0) {
-		impostor.asked += read(fd, request, sizeof(request)) > 0;
+		impostor.asked += read(fd, request, sizeof(request)) > 0 && comes_from(fd, impostor.asker);
 		if (impostor.answer && write(fd, impostor.answer, strlen(impostor.answer)) < 0)
 			break;
 		if (impostor.ends)
@@ -346,7 +357,7 @@ static void pretend(const char *text, bool ends)
 
 	impostor.answer = text;
 	impostor.ends = ends;
-	bind_as(child.pid);
+	bind_as(child.pid, getpid());
 	APP_MUST(listen(impostor.fd, 8));
 	APP_MUST(pthread_create(&thread, NULL, answer, NULL));
 	app_start();
@@ -394,7 +405,7 @@ static void be_foreign(int ready_fd, int go_fd)
 
 	dup2(ready_fd, READY_FD);
 	dup2(go_fd, GO_FD);
-	bind_as(getpid());
+	bind_as(getpid(), getppid());
 	APP_MUST(syscall(SYS_setresuid, NOBODY, NOBODY, NOBODY) != 0);
 	APP_MUST(listen(impostor.fd, 8));
 	APP_MUST(pthread_create(&thread, NULL, answer, NULL));
@@ -456,7 +467,7 @@ static void other_user_links(void)
 	snprintf(link, sizeof(link), "%s/%d.%llu.sock", dir, (int)child.pid, start_of(child.pid));
 	snprintf(target, sizeof(target), "%s/%d.%llu.sock", getenv("GPUPOOL_RUNTIME_DIR"), (int)getpid(),
 		start_of(getpid()));
-	bind_as(getpid());
+	bind_as(getpid(), getpid());
 	APP_MUST(mkdir(dir, 0700));
 	APP_MUST(symlink(target, link));
 	APP_MUST(chown(dir, NOBODY, NOBODY));
@@ -492,17 +503,6 @@ static void foreign(void)
 	finish(&child);
 }
 
-/* Accepts a connection. Returns whether it is the parent's: a gpupool-stat of the machine connects to all sockets. */
-static bool is_parents(int fd)
-{
-	int connection = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
-	struct ucred peer = {0};
-	socklen_t length = sizeof(peer);
-
-	return connection >= 0 && !getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &length) &&
-	       peer.pid == getppid();
-}
-
 /*
  * Runs in a child: listens at n_names sockets and answers none. Its exit code is the number of connections that its
  * parent made to them.
@@ -532,7 +532,7 @@ static _Noreturn void be_silent(const char *dir, unsigned n_names, uid_t uid, in
 		for (unsigned i = 0; i < n_names; i++)
 			if (fds[i].revents) {
 				is_busy = true;
-				asked += is_parents(fds[i].fd);
+				asked += comes_from(accept4(fds[i].fd, NULL, NULL, SOCK_CLOEXEC), getppid());
 			}
 		if (!is_busy)
 			_exit((int)asked);
