@@ -298,6 +298,7 @@ static struct {
 	bool ends;          /* closes the connection after that */
 	pid_t asker;        /* the process whose requests are counted */
 	unsigned asked;
+	struct child *victim; /* ends before the first request to say what is held is answered; NULL: none does */
 } impostor;
 
 static unsigned long long start_of(pid_t pid)
@@ -331,11 +332,15 @@ static void bind_as(pid_t pid, pid_t asker)
 
 static void *answer(void *unused)
 {
-	char request[256];
+	char request[256] = "";
 	int fd;
 
 	while ((fd = accept4(impostor.fd, NULL, NULL, SOCK_CLOEXEC)) >= 0) {
 		impostor.asked += read(fd, request, sizeof(request)) > 0 && comes_from(fd, impostor.asker);
+		if (impostor.victim && !strncmp(request, "wanted", strlen("wanted"))) {
+			finish(impostor.victim);
+			impostor.victim = NULL;
+		}
 		if (impostor.answer && write(fd, impostor.answer, strlen(impostor.answer)) < 0)
 			break;
 		if (impostor.ends)
@@ -350,16 +355,23 @@ static void bystander(void)
 	report_and_wait();
 }
 
-static void pretend(const char *text, bool ends)
+static pthread_t listen_as(pid_t pid, const char *text, bool ends)
 {
-	struct child child = start("bystander");
 	pthread_t thread;
 
 	impostor.answer = text;
 	impostor.ends = ends;
-	bind_as(child.pid, getpid());
+	bind_as(pid, getpid());
 	APP_MUST(listen(impostor.fd, 8));
 	APP_MUST(pthread_create(&thread, NULL, answer, NULL));
+	return thread;
+}
+
+static void pretend(const char *text, bool ends)
+{
+	struct child child = start("bystander");
+	pthread_t thread = listen_as(child.pid, text, ends);
+
 	app_start();
 	hold(75);
 	app_fact("large request", (uint64_t)request(700 * MIB));
@@ -759,6 +771,28 @@ static void too_little(void)
 	finish(&unseen);
 }
 
+/* A process that is not under gpupool holds most of the device, and ends while another one says that it holds nothing. */
+static void ends_meanwhile(void)
+{
+	struct child unseen, child;
+	pthread_t thread;
+
+	APP_MUST(setenv("GPUPOOL", "off", 1));
+	unseen = start("hold");
+	APP_MUST(unsetenv("GPUPOOL"));
+	child = start("bystander");
+	impostor.victim = &unseen;
+	thread =
+		listen_as(child.pid, "{\"schema\":\"gpupool.wanted/1\",\"released_bytes\":0,\"held_bytes\":0}\n", true);
+	app_start();
+	app_fact("large request", (uint64_t)request(700 * MIB));
+	app_fact("own pid", (uint64_t)getpid());
+	app_pause("requested");
+	shutdown(impostor.fd, SHUT_RDWR);
+	APP_MUST(pthread_join(thread, NULL));
+	finish(&child);
+}
+
 static void hold_little(void)
 {
 	app_start();
@@ -971,6 +1005,7 @@ const struct app_scenario app_scenarios[] = {
 	{"take-and-rest", take_and_rest},
 	{"take-turns", take_turns},
 	{"too-little", too_little},
+	{"ends-meanwhile", ends_meanwhile},
 	{"view", view},
 	{"wait-for-each-other", wait_for_each_other},
 	{"waits", waits},
