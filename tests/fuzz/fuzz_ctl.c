@@ -77,7 +77,7 @@ static void remove_socket(void)
 	rmdir(socket_dir);
 }
 
-/* Connects and hangs up. The server answers nobody before it has moved its socket to another descriptor. */
+/* Connects and hangs up. The server moves its socket to another descriptor before it answers a client. */
 static void await_server(void)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};

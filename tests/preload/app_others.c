@@ -771,7 +771,10 @@ static void too_little(void)
 	finish(&unseen);
 }
 
-/* A process that is not under gpupool holds most of the device, and ends while another one says that it holds nothing. */
+/*
+ * A process that is not under gpupool holds most of the device. It ends while another one answers that it holds
+ * nothing.
+ */
 static void ends_meanwhile(void)
 {
 	struct child unseen, child;
