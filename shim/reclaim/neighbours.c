@@ -30,6 +30,12 @@ enum { LOOKS = 3 };
 /* A process that ends no longer answers, but the driver takes some time to free what the process holds. */
 #define END_NS UINT64_C(1000000000)
 
+/*
+ * The driver may have enough although the other processes hold nothing: one of them has ended since the driver refused.
+ * That allocation is tried once. The driver may have another reason to refuse it, for which no wait helps.
+ */
+#define TRY_ONCE_NS UINT64_C(10000000) /* less than TRY_AGAIN_NS */
+
 static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF);
 static struct gp_wait_budget budget; /* guarded by lock */
 
@@ -57,6 +63,11 @@ static bool can_be_enough(const struct gp_wait *wait, uint64_t held_bytes)
 	       held_bytes >= wait->bytes - wait->available_bytes;
 }
 
+static bool has_enough(const struct gp_wait *wait)
+{
+	return wait->available_bytes != UINT64_MAX && wait->available_bytes >= wait->bytes;
+}
+
 static uint64_t ask(struct gp_context *context, struct gp_wait *wait, int max_ms)
 {
 	uint64_t held_bytes = gp_reclaim_want(context, wait->bytes, max_ms);
@@ -65,9 +76,9 @@ static uint64_t ask(struct gp_context *context, struct gp_wait *wait, int max_ms
 	return held_bytes;
 }
 
-/* Returns why a thread may not wait, or GP_PROCESSES_WAITED. */
+/* Returns why a thread may not wait, or GP_PROCESSES_WAITED with the longest time that it may wait. */
 static enum gp_processes_wait find(
-	struct gp_context *context, struct gp_wait *wait, gp_neighbours_available_fn *available)
+	struct gp_context *context, struct gp_wait *wait, gp_neighbours_available_fn *available, uint64_t *ret_max_ns)
 {
 	uint64_t held_bytes = 0;
 
@@ -81,7 +92,8 @@ static enum gp_processes_wait find(
 		if (!gp_reclaim_last_answers()->n && gp_reclaim_last_answers()->broker.state != GP_BROKER_ANSWERED)
 			break;
 		wait->enough_ns = wait->asked_ns;
-		if (held_bytes && can_be_enough(wait, held_bytes))
+		*ret_max_ns = held_bytes ? wait->max_ns : TRY_ONCE_NS;
+		if (held_bytes ? can_be_enough(wait, held_bytes) : has_enough(wait))
 			return GP_PROCESSES_WAITED;
 	}
 	return held_bytes ? GP_PROCESSES_TOO_LITTLE : GP_PROCESSES_NONE;
@@ -91,15 +103,16 @@ uint64_t gp_neighbours_wait_begin(
 	struct gp_context *context, uint64_t bytes, struct gp_wait *ret_wait, gp_neighbours_available_fn *available)
 {
 	enum gp_processes_wait result;
+	uint64_t max_ns = 0;
 
 	*ret_wait = (struct gp_wait){.bytes = bytes};
 	if (gp_state.config.oom_wait_ms != GP_CONFIG_OOM_WAIT_AUTO || !gp_reclaim_can_ask(context))
 		return 0;
 	ret_wait->max_ns = grant();
-	result = ret_wait->max_ns ? find(context, ret_wait, available) : GP_PROCESSES_SPENT;
+	result = ret_wait->max_ns ? find(context, ret_wait, available, &max_ns) : GP_PROCESSES_SPENT;
 	gp_reclaim_note_wait(result);
 	if (result == GP_PROCESSES_WAITED)
-		return ret_wait->max_ns;
+		return max_ns;
 	if (ret_wait->max_ns)
 		end_grant(ret_wait->max_ns, 0, false);
 	return 0;

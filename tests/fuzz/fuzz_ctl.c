@@ -77,13 +77,31 @@ static void remove_socket(void)
 	rmdir(socket_dir);
 }
 
-/* Starts a server that no client asks. Blocks can be exported only while importers could ask for them. */
+/* Connects and hangs up. The server moves its socket to another descriptor before it answers a client. */
+static void await_server(void)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	char byte;
+
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s", gp_ctl_path());
+	fuzz_require(fd >= 0 && !connect(fd, (struct sockaddr *)&address, sizeof(address)) && !shutdown(fd, SHUT_WR) &&
+			     read(fd, &byte, 1) == 0,
+		"no server");
+	close(fd);
+}
+
+/*
+ * Starts a server that no client asks. Blocks can be exported only while importers could ask for them. From then on the
+ * server's thread opens and closes no descriptors.
+ */
 static void start_server(void)
 {
 	struct gp_ctl_options options = {.dirs = {.runtime_dir = socket_dir, .uid = geteuid()}, .handlers = gp_actions};
 
 	fuzz_require(mkdtemp(socket_dir) && !gp_ctl_start(&options), "no socket");
 	atexit(remove_socket);
+	await_server();
 }
 
 /* Starts the process that the client asks, with a context on the first device. */

@@ -200,7 +200,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	uint8_t flags = fuzz_byte(&in), number = fuzz_byte(&in);
 	static const char *const by[][4] = {{NULL, "library", "size", "age"}, {NULL, "job", "user", "pod"}};
 	static const char *const to[][4] = {{"folded", "prometheus", "torch", NULL}, {"host", "none", NULL, NULL}};
-	bool is_page = !(command->takes & STAT_TAKES_TO);
+	bool is_page = !(command->takes & STAT_TAKES_TO), is_oom = !strcmp(command->name, "oom");
 	char device[8], process[16];
 	pid_t pid = getpid();
 	struct stat_options options = {
@@ -214,7 +214,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		.to = to[strcmp(command->name, "sleep") == 0][number % 4],
 		.is_deep = number & 4,
 		.output = is_page || number % 4 ? "/dev/null" : NULL,
-		.file = process,
+		.file = is_oom ? NULL : process, /* with a file oom would ask no process */
 		.min_bytes = number,
 		.pids = &pid,
 		.n_pids = flags & HAS_PID ? 1 : 0,

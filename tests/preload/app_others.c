@@ -282,12 +282,23 @@ static void contexts(void)
 	app_pause("contexts");
 }
 
+/* A gpupool-stat of the machine may connect to all sockets, too. */
+static bool comes_from(int connection, pid_t pid)
+{
+	struct ucred peer = {0};
+	socklen_t length = sizeof(peer);
+
+	return connection >= 0 && !getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &length) && peer.pid == pid;
+}
+
 /* A listener at another process's socket name, which does not behave like gpupool. */
 static struct {
 	int fd;
 	const char *answer; /* sent to each client; NULL: none is sent */
 	bool ends;          /* closes the connection after that */
+	pid_t asker;        /* the process whose requests are counted */
 	unsigned asked;
+	struct child *victim; /* ends before the first request to say what is held is answered; NULL: none does */
 } impostor;
 
 static unsigned long long start_of(pid_t pid)
@@ -308,10 +319,11 @@ static unsigned long long start_of(pid_t pid)
 	return rest ? strtoull(rest, NULL, 10) : 0;
 }
 
-static void bind_as(pid_t pid)
+static void bind_as(pid_t pid, pid_t asker)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 
+	impostor.asker = asker;
 	impostor.fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	snprintf(address.sun_path, sizeof(address.sun_path), "%s/%d.%llu.sock", getenv("GPUPOOL_RUNTIME_DIR"), (int)pid,
 		start_of(pid));
@@ -320,11 +332,15 @@ static void bind_as(pid_t pid)
 
 static void *answer(void *unused)
 {
-	char request[256];
+	char request[256] = "";
 	int fd;
 
 	while ((fd = accept4(impostor.fd, NULL, NULL, SOCK_CLOEXEC)) >= 0) {
-		impostor.asked += read(fd, request, sizeof(request)) > 0;
+		impostor.asked += read(fd, request, sizeof(request)) > 0 && comes_from(fd, impostor.asker);
+		if (impostor.victim && !strncmp(request, "wanted", strlen("wanted"))) {
+			finish(impostor.victim);
+			impostor.victim = NULL;
+		}
 		if (impostor.answer && write(fd, impostor.answer, strlen(impostor.answer)) < 0)
 			break;
 		if (impostor.ends)
@@ -339,16 +355,23 @@ static void bystander(void)
 	report_and_wait();
 }
 
-static void pretend(const char *text, bool ends)
+static pthread_t listen_as(pid_t pid, const char *text, bool ends)
 {
-	struct child child = start("bystander");
 	pthread_t thread;
 
 	impostor.answer = text;
 	impostor.ends = ends;
-	bind_as(child.pid);
+	bind_as(pid, getpid());
 	APP_MUST(listen(impostor.fd, 8));
 	APP_MUST(pthread_create(&thread, NULL, answer, NULL));
+	return thread;
+}
+
+static void pretend(const char *text, bool ends)
+{
+	struct child child = start("bystander");
+	pthread_t thread = listen_as(child.pid, text, ends);
+
 	app_start();
 	hold(75);
 	app_fact("large request", (uint64_t)request(700 * MIB));
@@ -394,7 +417,7 @@ static void be_foreign(int ready_fd, int go_fd)
 
 	dup2(ready_fd, READY_FD);
 	dup2(go_fd, GO_FD);
-	bind_as(getpid());
+	bind_as(getpid(), getppid());
 	APP_MUST(syscall(SYS_setresuid, NOBODY, NOBODY, NOBODY) != 0);
 	APP_MUST(listen(impostor.fd, 8));
 	APP_MUST(pthread_create(&thread, NULL, answer, NULL));
@@ -456,7 +479,7 @@ static void other_user_links(void)
 	snprintf(link, sizeof(link), "%s/%d.%llu.sock", dir, (int)child.pid, start_of(child.pid));
 	snprintf(target, sizeof(target), "%s/%d.%llu.sock", getenv("GPUPOOL_RUNTIME_DIR"), (int)getpid(),
 		start_of(getpid()));
-	bind_as(getpid());
+	bind_as(getpid(), getpid());
 	APP_MUST(mkdir(dir, 0700));
 	APP_MUST(symlink(target, link));
 	APP_MUST(chown(dir, NOBODY, NOBODY));
@@ -492,7 +515,10 @@ static void foreign(void)
 	finish(&child);
 }
 
-/* Runs in a child: listens at n_names sockets and answers none. Its exit code is the number of connections to them. */
+/*
+ * Runs in a child: listens at n_names sockets and answers none. Its exit code is the number of connections that its
+ * parent made to them.
+ */
 static _Noreturn void be_silent(const char *dir, unsigned n_names, uid_t uid, int ready_fd, int go_fd)
 {
 	struct pollfd fds[NAMES_MAX + 1];
@@ -518,7 +544,7 @@ static _Noreturn void be_silent(const char *dir, unsigned n_names, uid_t uid, in
 		for (unsigned i = 0; i < n_names; i++)
 			if (fds[i].revents) {
 				is_busy = true;
-				asked += accept4(fds[i].fd, NULL, NULL, SOCK_CLOEXEC) >= 0;
+				asked += comes_from(accept4(fds[i].fd, NULL, NULL, SOCK_CLOEXEC), getppid());
 			}
 		if (!is_busy)
 			_exit((int)asked);
@@ -745,6 +771,31 @@ static void too_little(void)
 	finish(&unseen);
 }
 
+/*
+ * A process that is not under gpupool holds most of the device. It ends while another one answers that it holds
+ * nothing.
+ */
+static void ends_meanwhile(void)
+{
+	struct child unseen, child;
+	pthread_t thread;
+
+	APP_MUST(setenv("GPUPOOL", "off", 1));
+	unseen = start("hold");
+	APP_MUST(unsetenv("GPUPOOL"));
+	child = start("bystander");
+	impostor.victim = &unseen;
+	thread =
+		listen_as(child.pid, "{\"schema\":\"gpupool.wanted/1\",\"released_bytes\":0,\"held_bytes\":0}\n", true);
+	app_start();
+	app_fact("large request", (uint64_t)request(700 * MIB));
+	app_fact("own pid", (uint64_t)getpid());
+	app_pause("requested");
+	shutdown(impostor.fd, SHUT_RDWR);
+	APP_MUST(pthread_join(thread, NULL));
+	finish(&child);
+}
+
 static void hold_little(void)
 {
 	app_start();
@@ -957,6 +1008,7 @@ const struct app_scenario app_scenarios[] = {
 	{"take-and-rest", take_and_rest},
 	{"take-turns", take_turns},
 	{"too-little", too_little},
+	{"ends-meanwhile", ends_meanwhile},
 	{"view", view},
 	{"wait-for-each-other", wait_for_each_other},
 	{"waits", waits},

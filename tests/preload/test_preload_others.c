@@ -319,7 +319,7 @@ static void read_waits(const char *name)
 	take_report(name);
 }
 
-static const char *const waits[] = {"waits", "waits-for-end"};
+static const char *const waits[] = {"waits", "waits-for-end", "ends-meanwhile"};
 
 START_TEST(an_allocation_waits_until_another_process_frees_memory_or_ends)
 {

@@ -11,6 +11,7 @@ import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -69,7 +70,8 @@ class Machine:
         words = self.left.pop(0).replace(*IDLE).replace("/etc/gpupool.conf", str(self.settings))
         words = re.sub(r"\bPID\b", str(pid), words)
         if words.endswith(" &"):
-            self.children.append(subprocess.Popen(["bash", "-c", "exec " + words[:-2]], cwd=self.folder, env=self.env))
+            self.children.append(subprocess.Popen(["bash", "-c", "exec " + words[:-2]], cwd=self.folder, env=self.env,
+                                                  start_new_session=True))
             return ""
         done = subprocess.run(["bash", "-c", words], cwd=self.folder, env=self.env, capture_output=True, text=True,
                               timeout=LIMIT_S, check=False)
@@ -103,13 +105,18 @@ class Machine:
         (self.folder / f"{name}.go").touch()
         self.await_lines(name, n + 1)
 
+    def kill(self, name):
+        """Ends the program that was started last, which has this name, with all of its processes."""
+        os.killpg(self.children[-1].pid, signal.SIGKILL)
+        await_true(lambda: self.state(name)[0] is None, f"{name} has ended", lambda: self.state(name))
+
     def end(self):
         (self.folder / "stop").touch()
         for child in self.children:
             try:
                 child.wait(timeout=LIMIT_S)
             except subprocess.TimeoutExpired:
-                child.kill()
+                os.killpg(child.pid, signal.SIGKILL)
         self.children.clear()
         for file in (*self.folder.glob("*.out"), self.folder / "stop"):
             file.unlink(missing_ok=True)
@@ -152,7 +159,7 @@ def servers_sleep_while_they_are_idle_or_when_another_one_needs_the_memory():
         m.command("gpupool-run --pool=vmm --sleep=on ./serve model-b")
         m.await_lines("serve-model-b", 1)
         pid = m.await_state("serve-model-a", "asleep")
-        m.children[-1].kill()
+        m.kill("serve-model-b")
         text = m.command("gpupool-stat wake PID", pid)
         assert text.startswith("awake: took 1"), text
 

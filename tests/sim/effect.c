@@ -9,6 +9,26 @@
 
 #define COUNT_RESULT_BYTES 8
 
+/* The thread sanitiser has these functions, if it is in the process. */
+extern void AnnotateIgnoreReadsBegin(const char *file, int line) __attribute__((weak));
+extern void AnnotateIgnoreReadsEnd(const char *file, int line) __attribute__((weak));
+
+/*
+ * The accesses between these two are the GPU's. The thread sanitiser would take them for accesses of the thread that
+ * moves the clock, and spend most of a test's time on the bytes of each copy. The race detector checks them instead.
+ */
+static void begin_gpu_accesses(void)
+{
+	if (AnnotateIgnoreReadsBegin)
+		AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
+}
+
+static void end_gpu_accesses(void)
+{
+	if (AnnotateIgnoreReadsEnd)
+		AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
+}
+
 static void report_invalid_use(
 	const struct sim_work *work, const struct sim_access *access, const struct sim_block *block)
 {
@@ -115,12 +135,14 @@ void sim_effect_sample(struct sim_work *work)
 {
 	const struct sim_op *op = &work->op;
 
+	begin_gpu_accesses();
 	if (op->kind == SIM_COUNT)
 		work->counted = count_wrong(op);
-	if (op->kind != SIM_COPY || op->staged || is_blank(op->src, op->bytes))
-		return;
-	work->sample = sim_alloc(op->bytes);
-	memcpy(work->sample, sim_bytes_at(op->src), op->bytes);
+	if (op->kind == SIM_COPY && !op->staged && !is_blank(op->src, op->bytes)) {
+		work->sample = sim_alloc(op->bytes);
+		memcpy(work->sample, sim_bytes_at(op->src), op->bytes);
+	}
+	end_gpu_accesses();
 }
 
 static void fill(const struct sim_op *op)
@@ -175,6 +197,7 @@ static void release(struct sim_work *work)
 
 void sim_effect_apply(struct sim_work *work)
 {
+	begin_gpu_accesses();
 	switch (work->op.kind) {
 	case SIM_FILL:
 		fill(&work->op);
@@ -194,6 +217,7 @@ void sim_effect_apply(struct sim_work *work)
 	case SIM_TRAP:
 		break;
 	}
+	end_gpu_accesses();
 }
 
 bool sim_effect_flag_is_set(const struct sim_work *work)

@@ -156,7 +156,7 @@ _Atomic uint64_t *fake_units_of(struct fake *fake, uint64_t addr, uint64_t bytes
 	return &fake->units[first];
 }
 
-static void note_free(struct fake *fake, uint64_t addr, uint64_t bytes, uint64_t word)
+static UNWATCHED void note_free(struct fake *fake, uint64_t addr, uint64_t bytes, uint64_t word)
 {
 	_Atomic uint64_t *units = fake_units_of(fake, addr, bytes);
 
@@ -195,6 +195,28 @@ void fake_note_export(struct fake *fake, uint64_t addr, uint64_t bytes)
 		atomic_fetch_or_explicit(&units[i], UNIT_EXPORTED, memory_order_relaxed);
 }
 
+/* The progress of the GPU as of a hand-out. */
+struct progress {
+	uint64_t completed, ordered;
+};
+
+static UNWATCHED const char *check_units(
+	const _Atomic uint64_t *units, uint64_t n, struct progress progress, unsigned stream)
+{
+	for (uint64_t i = 0; i < n; i++) {
+		uint64_t word = atomic_load_explicit(&units[i], memory_order_relaxed);
+
+		if (word & UNIT_EXPORTED)
+			return "memory that was exported got a new owner";
+		/* The stream's later work follows what the stream did before it freed the memory. */
+		if (stream && (word >> UNIT_STREAM_SHIFT & UINT8_MAX) == stream)
+			continue;
+		if (word >> UNIT_WORK_SHIFT > (word & UNIT_UNFENCED ? progress.completed : progress.ordered))
+			return "memory that the GPU still uses got a new owner";
+	}
+	return NULL;
+}
+
 const char *fake_check_hand_out_on(
 	struct fake *fake, uint64_t addr, uint64_t bytes, bool is_gpu_wait_enough, unsigned stream)
 {
@@ -206,18 +228,9 @@ const char *fake_check_hand_out_on(
 		ordered = gp_max(ordered, atomic_load(&fake->recorded_at_free));
 	if (!fake_is_mapped(fake, addr, bytes))
 		return "addresses without memory were handed out";
-	for (uint64_t i = 0; units && i < (bytes + GP_ALIGN - 1) / GP_ALIGN; i++) {
-		uint64_t word = atomic_load_explicit(&units[i], memory_order_relaxed);
-
-		if (word & UNIT_EXPORTED)
-			return "memory that was exported got a new owner";
-		/* The stream's later work follows what the stream did before it freed the memory. */
-		if (stream && (word >> UNIT_STREAM_SHIFT & UINT8_MAX) == stream)
-			continue;
-		if (word >> UNIT_WORK_SHIFT > (word & UNIT_UNFENCED ? completed : ordered))
-			return "memory that the GPU still uses got a new owner";
-	}
-	return NULL;
+	if (!units)
+		return NULL;
+	return check_units(units, (bytes + GP_ALIGN - 1) / GP_ALIGN, (struct progress){completed, ordered}, stream);
 }
 
 const char *fake_check_hand_out(struct fake *fake, uint64_t addr, uint64_t bytes, bool is_gpu_wait_enough)
@@ -225,7 +238,7 @@ const char *fake_check_hand_out(struct fake *fake, uint64_t addr, uint64_t bytes
 	return fake_check_hand_out_on(fake, addr, bytes, is_gpu_wait_enough, 0);
 }
 
-uint64_t fake_last_use(struct fake *fake, uint64_t addr, uint64_t bytes)
+UNWATCHED uint64_t fake_last_use(struct fake *fake, uint64_t addr, uint64_t bytes)
 {
 	_Atomic uint64_t *units = fake_units_of(fake, addr, bytes);
 	uint64_t last = 0;
@@ -251,13 +264,17 @@ static struct fake_range *range_of_locked(struct fake *fake, uint64_t addr)
 	return NULL;
 }
 
+static UNWATCHED void forget_units(_Atomic uint64_t *units, uint64_t n)
+{
+	for (uint64_t i = 0; units && i < n; i++)
+		atomic_store_explicit(&units[i], 0, memory_order_relaxed);
+}
+
 static void remove_range_locked(struct fake *fake, struct fake_range *range)
 {
-	_Atomic uint64_t *units = fake_units_of(fake, range->addr, range->size);
 	size_t behind = (size_t)(fake->ranges + fake->n_ranges - (range + 1));
 
-	for (uint64_t i = 0; units && i < range->size / GP_ALIGN; i++)
-		atomic_store_explicit(&units[i], 0, memory_order_relaxed);
+	forget_units(fake_units_of(fake, range->addr, range->size), range->size / GP_ALIGN);
 	fake->reserved_bytes -= range->size;
 	memmove(range, range + 1, behind * sizeof(*range));
 	fake->n_ranges--;

@@ -21,6 +21,12 @@
 #include "pool/backend.h"
 #include "pool/submission.h"
 
+/*
+ * For a function with a long loop of relaxed atomic operations on notes of the test. They order nothing and race
+ * with nothing, and the thread sanitiser would make each of them cost as much as a call.
+ */
+#define UNWATCHED __attribute__((no_sanitize_thread, noinline))
+
 enum fake_call {
 	FAKE_RESERVE,
 	FAKE_RELEASE,

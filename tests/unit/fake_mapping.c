@@ -165,7 +165,7 @@ static int map_chunk(void *arg, uint64_t addr, uint64_t bytes, uint64_t handle, 
 }
 
 /* Forgets the history of this memory. Returns true if any of it was exported. */
-static bool forget_history(struct fake *fake, uint64_t addr, uint64_t bytes)
+static UNWATCHED bool forget_history(struct fake *fake, uint64_t addr, uint64_t bytes)
 {
 	_Atomic uint64_t *units = fake_units_of(fake, addr, bytes);
 	bool was_exported = false;

@@ -57,7 +57,7 @@ static uint64_t below(struct worker *w, uint64_t n)
 }
 
 /* Returns false if any of the block had another owner than `from`. */
-static bool change_owner(const struct held *b, uint8_t from, uint8_t to)
+static UNWATCHED bool change_owner(const struct held *b, uint8_t from, uint8_t to)
 {
 	uint64_t first = (b->addr - lowest) / GP_ALIGN, n = (b->bytes + GP_ALIGN - 1) / GP_ALIGN;
 	bool was_right = true;
