@@ -84,9 +84,10 @@ static void consider(
 
 /*
  * Returns the placement that lacks the least memory. Each contains a gap; otherwise the block would have been served.
- * Of several it returns one that leaves the least between itself and a block in use, since that would serve small
- * blocks only and keep a chunk from moving; and then the one that leaves the least of its last gap, so that large gaps
- * stay whole.
+ *
+ * If several lack equally much, the one with the smallest rest beside a block in use wins: a rest there serves only
+ * small blocks, and its chunk cannot move. If these rests are equal, too, the placement wins whose last gap keeps the
+ * fewest bytes, so that large gaps stay whole.
  */
 static struct placement find_placement_locked(const struct gp_pool *pool, const struct gp_arena *arena, uint64_t size)
 {

@@ -60,28 +60,28 @@ void gp_peer_access_opened(CUcontext accessor, CUdevice device, CUcontext owner)
 	gp_mutex_unlock(&lock);
 }
 
-bool gp_peer_access_is_open(CUcontext accessor, CUcontext owner)
+/* Returns a copy of the edge, or one that is neither enabled nor open. */
+static struct edge look_up(CUcontext accessor, CUcontext owner)
 {
+	struct edge edge = {0};
 	unsigned i;
-	bool is;
 
 	gp_mutex_lock(&lock);
 	i = find_locked(accessor, owner);
-	is = i < n_edges && edges[i].is_open;
+	if (i < n_edges)
+		edge = edges[i];
 	gp_mutex_unlock(&lock);
-	return is;
+	return edge;
+}
+
+bool gp_peer_access_is_open(CUcontext accessor, CUcontext owner)
+{
+	return look_up(accessor, owner).is_open;
 }
 
 bool gp_peer_access_is_enabled(CUcontext accessor, CUcontext owner)
 {
-	unsigned i;
-	bool is;
-
-	gp_mutex_lock(&lock);
-	i = find_locked(accessor, owner);
-	is = i < n_edges && edges[i].is_enabled;
-	gp_mutex_unlock(&lock);
-	return is;
+	return look_up(accessor, owner).is_enabled;
 }
 
 void gp_peer_access_disabled(CUcontext accessor, CUcontext owner)

@@ -262,6 +262,17 @@ bool gp_quiet_refuse_awaited(struct gp_quiet_refusal *ret_refusal)
 	return gp_quiet_refuse(ret_refusal, -EBUSY, "busy: the program submits work; try again while it is idle");
 }
 
+/* Returns false, with a refusal, after a signal, if a thread waits at the gate, or if the time is over. */
+static bool may_wait(uint64_t end_ns, const char *what_is_busy, struct gp_quiet_refusal *refusal)
+{
+	if (gp_quiet_deliver_signals())
+		return gp_quiet_refuse(refusal, -EINTR, "a signal came");
+	if (must_give_way())
+		return gp_quiet_refuse_awaited(refusal);
+	return gp_quiet_left(end_ns) ||
+	       gp_quiet_refuse(refusal, -EBUSY, "busy: %s; try again, or with a longer --timeout", what_is_busy);
+}
+
 /*
  * Waits until no submission is under way. Gives up as soon as a thread waits at the gate: the call that this function
  * waits for may itself wait for that thread.
@@ -271,14 +282,8 @@ static bool await_submissions(uint64_t end_ns, struct gp_quiet_refusal *refusal)
 	for (unsigned attempt = 0; !gp_submission_is_quiet(&gp_submitted); attempt++) {
 		if (gp_submission_is_unseen(&gp_submitted))
 			return gp_quiet_refuse(refusal, -ENOTSUP, "work may be submitted past gpupool");
-		if (gp_quiet_deliver_signals())
-			return gp_quiet_refuse(refusal, -EINTR, "a signal came");
-		if (must_give_way())
-			return gp_quiet_refuse_awaited(refusal);
-		if (!gp_quiet_left(end_ns))
-			return gp_quiet_refuse(refusal, -EBUSY,
-				"busy: a call that submits work has not returned; try again, or with a "
-				"longer --timeout");
+		if (!may_wait(end_ns, "a call that submits work has not returned", refusal))
+			return false;
 		gp_clock_pause(NULL, attempt);
 	}
 	return !must_give_way() || gp_quiet_refuse_awaited(refusal);
@@ -290,14 +295,8 @@ static bool await_fence(struct gp_context *context, uint64_t fence, uint64_t end
 	for (unsigned attempt = 0; !gp_pool_grace_is_over(context->pool, fence); attempt++) {
 		if (gp_sleepers_is_lost(context))
 			return gp_quiet_refuse(refusal, -EIO, "a context has ended, or an error has made it unusable");
-		if (gp_quiet_deliver_signals())
-			return gp_quiet_refuse(refusal, -EINTR, "a signal came");
-		if (must_give_way())
-			return gp_quiet_refuse_awaited(refusal);
-		if (!gp_quiet_left(end_ns))
-			return gp_quiet_refuse(refusal, -EBUSY,
-				"busy: the GPU has not finished its work; try again, or with a longer "
-				"--timeout");
+		if (!may_wait(end_ns, "the GPU has not finished its work", refusal))
+			return false;
 		gp_clock_pause(NULL, attempt);
 	}
 	return true;

@@ -31,8 +31,9 @@ enum { LOOKS = 3 };
 #define END_NS UINT64_C(1000000000)
 
 /*
- * The driver may have enough although the other processes hold nothing: one of them has ended since the driver refused.
- * That allocation is tried once. The driver may have another reason to refuse it, for which no wait helps.
+ * The driver may have enough memory although the other processes hold nothing, since one of them has ended after the
+ * driver refused. Then the library asks the driver once more, and not again: if the driver refuses for another reason,
+ * waiting does not help.
  */
 #define TRY_ONCE_NS UINT64_C(10000000) /* less than TRY_AGAIN_NS */
 
