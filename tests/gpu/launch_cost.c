@@ -35,7 +35,7 @@ struct entry {
 	__typeof__(cuStreamSynchronize) *wait;
 };
 
-/* What the program is linked to: gpupool's hooks under the preload, and the driver's functions otherwise. */
+/* The functions that the program is linked to: gpupool's hooks under the preload, and the driver's otherwise. */
 static const struct entry linked = {cuLaunchKernel, cuStreamSynchronize};
 
 static struct entry find_direct(void)

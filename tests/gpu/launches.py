@@ -43,7 +43,7 @@ class Failed(Exception):
 
 @dataclasses.dataclass
 class Cost:
-    """What a process has found of one of HOWS: nanoseconds of a launch, and the ratio of the linked function to the driver's."""
+    """The result of a process for one of HOWS: nanoseconds of a launch, and the linked function over the driver's."""
 
     linked: float
     direct: float

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What the dynamic section of a library refers to. The tables are NULL if it has none. */
+/* The parts of a library that its dynamic section refers to. A table that it lacks is NULL. */
 struct symbols {
 	const ElfW(Sym) * table;
 	const char *names;

@@ -973,7 +973,7 @@ class Launches(WithOut):
         found = launches.take_rounds(["raw"], self.start([], lambda name, line: 5.0), 40, 1, 1, 0, 1)
         self.assertEqual(len(found), launches.ROUNDS_MIN)
 
-    def test_a_program_that_fails_ends_the_measurement_with_what_it_said(self):
+    def test_a_program_that_fails_ends_the_measurement_with_its_last_line(self):
         right = "content   right"
         for name, first, answer, why in (
                 ("raw", [launches.UNHOOKED, right], "", "raw: launch"),

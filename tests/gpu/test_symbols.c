@@ -38,7 +38,7 @@ START_TEST(a_function_of_a_loaded_library_is_found_with_either_hash_table)
 }
 END_TEST
 
-START_TEST(what_a_library_lacks_or_only_needs_and_its_variables_are_not_found)
+START_TEST(a_function_that_a_library_only_needs_and_a_variable_are_not_found)
 {
 	(void)load(_i);
 	ck_assert_ptr_null(function_in(libraries[_i].name, "symbols_other"));
@@ -71,7 +71,7 @@ int main(void)
 
 	suite_add_tcase(suite, tc);
 	ADD_ROWS(tc, libraries, a_function_of_a_loaded_library_is_found_with_either_hash_table);
-	ADD_ROWS(tc, libraries, what_a_library_lacks_or_only_needs_and_its_variables_are_not_found);
+	ADD_ROWS(tc, libraries, a_function_that_a_library_only_needs_and_a_variable_are_not_found);
 	ADD_ROWS(tc, libraries, a_library_that_is_not_loaded_has_no_functions);
 	tcase_add_loop_exit_test(tc, a_program_ends_with_an_error_if_a_function_that_it_needs_is_not_found, 2, 0, 2);
 	return suite_run(suite);
