@@ -96,13 +96,16 @@ def compile_driver_program(name, *sources):
 
 
 def compile_linked_program(name):
-    """It is linked to the driver, as the programs of tests/preload are. The SDK has a library to link it to."""
+    """
+    It is linked to the driver, as the programs of tests/preload are. The SDK has a library to link it to. launch_cost
+    compares addresses of functions, which are those of stubs in a program that is not position-independent.
+    """
     target = BIN / name
     if is_fresh(target):
         return
     stubs = pathlib.Path(find_nvcc()).resolve().parents[1] / "lib64" / "stubs"
-    words = ["cc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-iquote", ROOT, "-o", target, SOURCES / f"{name}.c"]
-    run_tool([*words, f"-L{stubs}", "-lcuda", "-lpthread"], WORK / "log" / f"{name}.log")
+    words = ["cc", "-std=gnu11", "-D_GNU_SOURCE", "-O2", "-fPIE", "-pie", "-Wall", "-Wextra", "-iquote", ROOT]
+    run_tool([*words, "-o", target, SOURCES / f"{name}.c", f"-L{stubs}", "-lcuda", "-lpthread"], WORK / "log" / f"{name}.log")
 
 
 def build_programs():

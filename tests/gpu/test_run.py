@@ -5,6 +5,7 @@
 
 import contextlib
 import io
+import itertools
 import json
 import pathlib
 import random
@@ -850,92 +851,148 @@ class Sleep(WithOut):
 class Launches(WithOut):
     """The arithmetic of launches.py, with programs whose times are known."""
 
-    NAMES = ["raw", "split", "vmm", launches.GATED]
+    def rounds(self, hooks, jitters=(1.0, 0.97, 1.03, 1.01, 0.99)):
+        """Rounds in which the hook of a way takes hooks[name] times as long as the driver. jitters: of the processes of a way."""
+        def cost(name, nth):
+            ns = 4000.0 * jitters[(nth + launches.WAYS.index(name)) % len(jitters)]
+            return launches.Cost(ns * hooks.get(name, 1), ns, hooks.get(name, 1))
+        return [{how: {name: cost(name, nth) for name in launches.WAYS} for how in launches.HOWS} for nth in range(len(jitters))]
 
-    def rounds(self, factors, jitters=(1.0, 0.97, 1.03, 1.01, 0.99)):
-        """Rounds in which a way takes factors[name] times as long as raw. jitters: of whole rounds."""
-        def times(jitter):
-            return {name: 4000.0 * jitter * factors.get(name, 1) for name in self.NAMES}
-        return [{how: times(jitter) for how in launches.HOWS} for jitter in jitters]
-
-    def start(self, order, answers):
-        """A function that starts programs. answers: name -> the time of its next turn."""
+    def start(self, order, answers, first=None):
+        """A function that starts programs. answers: (name, line) -> the time of its next turn; first: its first lines."""
         @contextlib.contextmanager
         def started(name):
             order.append(("start", name))
-            lines = ["content   right"]
+            lines = list(first or [launches.UNHOOKED if name == launches.RAW else launches.HOOKED, "content   right"])
 
-            def tell(how):
-                order.append((how, name))
-                lines.append(f"launch {answers(name)}")
+            def tell(line):
+                order.append((line, name))
+                lines.append(f"launch {answers(name, line)}")
             yield types.SimpleNamespace(tell=tell, line=lambda: lines.pop(0))
         return started
 
     def judged(self, rounds):
-        launches.judge(self.results, rounds)
+        launches.judge(self.results, rounds, 16)
         return {row["name"]: row["value"] for row in results.load(self.out, ["streams"])}
 
     def test_a_way_is_the_median_of_its_processes_and_its_spread_is_shown(self):
         rounds = self.rounds({})
-        rounds[0]["back"]["vmm"] = 9000.0  # one process does not count for more than its place
+        rounds[0]["back"]["vmm"] = launches.Cost(9000.0, 4000.0, 2.25)  # one process does not count for more than its place
         values = self.judged(rounds)
         self.assertEqual(values["launches: processes of each way"], 5)
-        self.assertEqual(values["launches back to back, vmm"], "4.040 (3.880 to 9.000)")
+        self.assertEqual(values["launches: pairs of turns of a process"], 16)
+        self.assertEqual(values["launches back to back, vmm"], "4.000 (3.880 to 9.000)")
+        self.assertEqual(values["launches direct back to back, vmm"], "4.000 (3.880 to 4.040)")
         self.assertEqual(values["launches each with a wait, raw"], "4.000 (3.880 to 4.120)")
+        self.assertEqual(values["launches back to back: vmm, hook over driver"], 1)
 
-    def test_a_cost_of_half_a_per_cent_is_shown_to_be_at_most_one_though_rounds_differ_by_more(self):
+    def test_a_hook_of_half_a_per_cent_is_shown_to_cost_at_most_one_though_processes_differ_by_more(self):
         values = self.judged(self.rounds({launches.GATED: 1.005}))
-        self.assertAlmostEqual(values["launches back to back: vmm, sleep over vmm"], 1.005)
-        self.assertIn("at most 1%", values["launches back to back: vmm, sleep over vmm, 95%"])
+        self.assertAlmostEqual(values["launches back to back: vmm, sleep, hook over driver"], 1.005)
+        self.assertEqual(values["launches back to back: vmm, sleep, hook over driver, 95%"], "1.0050 to 1.0050; at most 1%: shown")
+        self.assertIn("1.0050 (0.9", values["launches back to back: processes of vmm, sleep over vmm, 95%"])
         self.assertEqual(self.bad(), [])
 
-    def test_a_cost_of_three_per_cent_misses_each_bar_of_its_way(self):
+    def test_a_hook_of_three_per_cent_misses_the_bars_of_its_way_only(self):
         self.judged(self.rounds({launches.GATED: 1.03}))
-        self.assertEqual(len(self.bad()), 3 * len(launches.HOWS))
+        self.assertEqual(self.bad(), [f"launches {what}: vmm, sleep, hook over driver" for what in launches.HOWS.values()])
+
+    def test_a_way_that_is_slower_without_its_hook_misses_no_bar(self):
+        rounds = self.rounds({})
+        for one in rounds:
+            one["back"]["vmm"] = launches.Cost(5000.0, 5000.0, 1.0)
+        self.judged(rounds)
+        self.assertEqual(self.bad(), [])
+
+    def test_a_control_that_is_not_1_fails(self):
+        self.judged(self.rounds({launches.RAW: 0.99}))
+        self.assertEqual(self.bad(), [f"launches {what}: the control is 1" for what in launches.HOWS.values()])
 
     def test_an_interval_shows_denies_or_leaves_open(self):
         self.assertEqual(launches.saying(0.99, 1.01), "at most 1%: shown")
         self.assertEqual(launches.saying(1.011, 1.02), "at most 1%: denied")
         self.assertEqual(launches.saying(0.99, 1.02), "at most 1%: neither shown nor denied")
 
+    def test_an_interval_of_the_control_includes_1_or_is_near_it(self):
+        self.assertTrue(launches.is_one(0.98, 1.02))
+        self.assertTrue(launches.is_one(1.001, 1.004))
+        self.assertFalse(launches.is_one(1.001, 1.006))
+        self.assertFalse(launches.is_one(0.994, 0.999))
+
     def test_an_interval_is_that_of_rounds_drawn_again(self):
         even = self.rounds({"vmm": 1.02}, [1.0] * 9)
-        self.assertEqual([round(bound, 9) for bound in launches.interval_of(even, "back", "vmm", "raw")], [1.02, 1.02])
-        uneven = [*even]
-        uneven[:4] = self.rounds({"vmm": 0.98}, [1.0] * 4)
-        low, high = launches.interval_of(uneven, "back", "vmm", "raw")
-        self.assertEqual((round(low, 9), round(high, 9)), (0.98, 1.02))
-        self.assertEqual(launches.interval_of(uneven, "back", "vmm", "raw"), (low, high))  # the same draws again
+        uneven = [*self.rounds({"vmm": 0.98}, [1.0] * 4), *even[4:]]
+        for figure in (launches.within("back", "vmm"), launches.across("back", "vmm", "raw")):
+            self.assertEqual([round(bound, 9) for bound in launches.interval_of(even, figure)], [1.02, 1.02])
+            low, high = launches.interval_of(uneven, figure)
+            self.assertEqual((round(low, 9), round(high, 9)), (0.98, 1.02))
+            self.assertEqual(launches.interval_of(uneven, figure), (low, high))  # the same draws again
 
     def test_each_round_starts_new_processes_in_an_order_that_the_seed_gives(self):
         def order_of(seed):
             order = []
-            found = launches.take_rounds(self.NAMES, self.start(order, lambda name: 5.0), 3, 2, 0, seed)
+            found = launches.take_rounds(launches.WAYS, self.start(order, lambda name, line: 5.0), 3, 2, 1, 0, seed)
             return order, found
         order, found = order_of(1)
         self.assertEqual(order, order_of(1)[0])
         self.assertNotEqual(order, order_of(2)[0])
         self.assertEqual(len(found), 3)
-        self.assertEqual(sorted(name for what, name in order if what == "start"), sorted(3 * self.NAMES))
+        self.assertEqual(sorted(name for what, name in order if what == "start"), sorted(3 * launches.WAYS))
         for how in launches.HOWS:
-            turns = [name for what, name in order if what == how]
-            self.assertEqual([sorted(turns[at:at + 4]) for at in range(0, 36, 4)], 9 * [sorted(self.NAMES)])
+            visits = [name for what, name in order if what.endswith(how)][::3]
+            self.assertEqual([sorted(visits[at:at + 4]) for at in range(0, 24, 4)], 6 * [sorted(launches.WAYS)])
 
-    def test_the_first_turn_of_a_process_does_not_count(self):
-        times = iter([100.0, 100.0, 1.0, 2.0, 3.0, 4.0])  # back and wait, in turns
-        one = launches.take_round(["raw"], self.start([], lambda name: next(times)), 2, random.Random(1))
-        self.assertEqual(one, {"back": {"raw": 2.0}, "wait": {"raw": 3.0}})
+    def test_a_pair_is_two_neighbouring_turns_one_of_each_function_in_either_order(self):
+        order = []
+        with self.start(order, lambda name, line: 5.0)("raw") as program:
+            launches.begin("raw", program)
+            launches.take_pairs("raw", program, "back", 20, random.Random(1))
+        lines = [line for line, _ in order[2:]]  # after the start, and the turn that does not count
+        pairs = [tuple(lines[at:at + 2]) for at in range(0, 40, 2)]
+        self.assertEqual(set(pairs), {("back", "direct back"), ("direct back", "back")})
+
+    def test_a_process_is_the_median_ratio_of_its_pairs_though_the_machine_drifts(self):
+        clock = itertools.count()
+
+        def drifting(name, line):
+            return (1000.0 + 100 * (next(clock) // 3)) * (1 if line.startswith("direct") else 1.02)
+        one = launches.take_round(["raw"], self.start([], drifting), 5, 1, random.Random(1))
+        for how in launches.HOWS:
+            self.assertAlmostEqual(one[how]["raw"].ratio, 1.02)
+
+    def test_the_first_turn_of_a_visit_does_not_count(self):
+        times = iter([100.0, 2.0, 2.0, 100.0, 3.0, 3.0])  # back and wait
+        one = launches.take_round(["raw"], self.start([], lambda name, line: next(times)), 1, 1, random.Random(1))
+        self.assertEqual(one, {"back": {"raw": launches.Cost(2, 2, 1)}, "wait": {"raw": launches.Cost(3, 3, 1)}})
 
     def test_no_round_begins_once_the_time_is_up_but_some_are_taken_in_any_case(self):
         order = []
-        found = launches.take_rounds(["raw"], self.start(order, lambda name: 5.0), 40, 1, 75, 1,
+        found = launches.take_rounds(["raw"], self.start(order, lambda name, line: 5.0), 40, 1, 1, 75, 1,
                                      lambda: 10 * order.count(("start", "raw")))
         self.assertEqual(len(found), 8)
-        found = launches.take_rounds(["raw"], self.start([], lambda name: 5.0), 40, 1, 0, 1)
+        found = launches.take_rounds(["raw"], self.start([], lambda name, line: 5.0), 40, 1, 1, 0, 1)
         self.assertEqual(len(found), launches.ROUNDS_MIN)
 
-    def test_a_program_that_fails_ends_the_measurement(self):
-        self.assertIsNone(launches.take_rounds(["raw"], self.start([], lambda name: ""), 2, 1, 0, 1))
+    def test_a_program_that_fails_ends_the_measurement_with_its_last_line(self):
+        right = "content   right"
+        for name, first, answer, why in (
+                ("raw", [launches.UNHOOKED, right], "", "raw: launch"),
+                ("raw", [""], 5.0, "raw: ended"),
+                ("raw", [launches.UNHOOKED, "content   WRONG"], 5.0, "raw: content   WRONG"),
+                ("raw", [launches.HOOKED, right], 5.0, f"raw: {launches.HOOKED}"),
+                ("vmm", [launches.UNHOOKED, right], 5.0, "vmm: hooked none"),
+                ("vmm", ["hooked cuLaunchKernel", right], 5.0, "vmm: hooked cuLaunchKernel")):
+            with self.subTest(why):
+                start = self.start([], lambda name, line, answer=answer: answer, first)
+                with self.assertRaises(launches.Failed) as failed:
+                    launches.take_rounds([name], start, 2, 1, 1, 0, 1)
+                self.assertEqual(str(failed.exception).strip(), why)
+
+    def test_a_measurement_that_fails_is_a_failed_check(self):
+        start = self.start([], None, ["hooked none"])
+        launches.check(self.results, pathlib.Path("lib"), lambda config, words: start(config.name))
+        rows = results.load(self.out, ["streams"])
+        self.assertEqual([(row["ok"], "hooked none" in row["value"]) for row in rows], [(False, True)])
 
 
 class Turns(WithOut):

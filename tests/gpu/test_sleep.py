@@ -31,10 +31,11 @@ class Launches(WithOut):
         with programs.private_dir() as directory:
             def start(config, words):
                 return part_sleep.Program(config, words, self.out / "log.txt", {}, 60, directory)
-            launches.check(self.results, LIBRARY, start, launches=20, rounds=2, turns=1, seconds=0)
+            launches.check(self.results, LIBRARY, start, launches=20, rounds=2, visits=1, pairs=1, seconds=0)
         rows = results.load(self.out, ["streams"])
         self.assertTrue(rows[0]["ok"], rows)
-        self.assertEqual(sum(row["type"] == "bar" for row in rows), 10)
+        self.assertEqual(sum(row["type"] == "bar" for row in rows), 6)
+        self.assertEqual(sum(row["type"] == "check" for row in rows), 3)
 
 
 if __name__ == "__main__":
