@@ -80,10 +80,12 @@ struct gp_sleep_ops {
 
 	/*
 	 * Takes pinned host memory of at least these bytes (-ENOMEM), and gives it back with the size that it got, also
-	 * after the end of the context. *ret_is_new: it was not kept from the sleep before, and took longer than the
-	 * copies into it will take. Both may wait for the GPU.
+	 * after the end of the context. next_bytes: what the next call asks for, if nothing fails; 0: this is the last
+	 * one. *ret_is_new: it was not kept from the sleep before, and took longer than the copies into it will take.
+	 * Both may wait for the GPU.
 	 */
-	int (*host_take)(void *arg, uint64_t bytes, void **ret_host, uint64_t *ret_bytes, bool *ret_is_new);
+	int (*host_take)(
+		void *arg, uint64_t bytes, uint64_t next_bytes, void **ret_host, uint64_t *ret_bytes, bool *ret_is_new);
 	void (*host_give)(void *arg, void *host, uint64_t bytes, bool is_pinned);
 
 	/*

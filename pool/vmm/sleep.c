@@ -276,12 +276,13 @@ int gp_pool_sleep_take_host(struct gp_pool *pool, bool (*must_stop)(void *arg), 
 	end = at + place(pool, at);
 	pool->cache.vm->saved.copied = at;
 	while (at < end && !r) {
-		uint64_t bytes = gp_min(end - at, piece);
+		uint64_t bytes = gp_min(end - at, piece), next_bytes = gp_min(end - at - bytes, piece);
 		bool is_new;
 
 		if (must_stop && must_stop(arg))
 			return -ECANCELED;
-		r = gp_saved_take_piece(pool, gp_round_up(bytes, GP_SLEEP_ROUND), &is_new);
+		r = gp_saved_take_piece(
+			pool, gp_round_up(bytes, GP_SLEEP_ROUND), gp_round_up(next_bytes, GP_SLEEP_ROUND), &is_new);
 		at += bytes;
 		if (!r && is_new)
 			r = start_until(pool, at);

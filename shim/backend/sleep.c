@@ -87,6 +87,7 @@ static bool prepare(struct gp_sleepers *sleepers, const struct gp_sleepers_drops
 		return false;
 	gp_sleepers_learn(sleepers);
 	r = gp_sleepers_take_host(sleepers, gp_quiet_is_awaited, NULL);
+	gp_sleep_host_drop_ahead();
 	/* Kept memory that fits no chunk would stay for good. */
 	for (unsigned i = 0; i < sleepers->n_contexts; i++)
 		gp_sleep_host_trim(sleepers->contexts[i]);
