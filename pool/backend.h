@@ -261,10 +261,11 @@ struct gp_backend_ops {
 
 	/*
 	 * As wait_begin, for other processes that may be asked to sleep. Asks them if their memory is enough. NULL: no
-	 * process is asked. sleepers_ask is for a pool that wakes: it returns without a wait for their memory.
+	 * process is asked. sleepers_ask is for a pool that wakes: it returns without a wait for their memory, and true
+	 * if any of them is falling asleep.
 	 */
 	uint64_t (*sleepers_begin)(void *arg, uint64_t bytes, struct gp_wait *ret_wait);
-	void (*sleepers_ask)(void *arg, uint64_t bytes);
+	bool (*sleepers_ask)(void *arg, uint64_t bytes);
 
 	/* True while another process lacks memory of this device. Then nothing stays cached. NULL: never. */
 	bool (*is_wanted)(void *arg);

@@ -537,15 +537,15 @@ uint64_t gp_pool_sleep_address(struct gp_pool *pool)
 	return 0;
 }
 
-void gp_pool_sleep_ask(struct gp_pool *pool, uint64_t bytes)
+bool gp_pool_sleep_ask(struct gp_pool *pool, uint64_t bytes, bool is_for_all)
 {
 	const struct gp_backend *be = gp_pool_mover(pool);
 
-	(void)be->ops->trim_driver(be->arg);
-	if (be->ops->ask_processes)
+	if (is_for_all)
+		(void)be->ops->trim_driver(be->arg);
+	if (is_for_all && be->ops->ask_processes)
 		(void)be->ops->ask_processes(be->arg, bytes);
-	if (be->ops->sleepers_ask)
-		be->ops->sleepers_ask(be->arg, bytes);
+	return be->ops->sleepers_ask && be->ops->sleepers_ask(be->arg, bytes);
 }
 
 struct gp_sleep_bytes gp_pool_asleep(struct gp_pool *pool)
