@@ -80,10 +80,12 @@ struct gp_sleep_ops {
 
 	/*
 	 * Takes pinned host memory of at least these bytes (-ENOMEM), and gives it back with the size that it got, also
-	 * after the end of the context. *ret_is_new: it was not kept from the sleep before, and took longer than the
-	 * copies into it will take. Both may wait for the GPU.
+	 * after the end of the context. next_bytes: what the next call asks for, if nothing fails; 0: this is the last
+	 * one. *ret_is_new: it was not kept from the sleep before, and took longer than the copies into it will take.
+	 * Both may wait for the GPU.
 	 */
-	int (*host_take)(void *arg, uint64_t bytes, void **ret_host, uint64_t *ret_bytes, bool *ret_is_new);
+	int (*host_take)(
+		void *arg, uint64_t bytes, uint64_t next_bytes, void **ret_host, uint64_t *ret_bytes, bool *ret_is_new);
 	void (*host_give)(void *arg, void *host, uint64_t bytes, bool is_pinned);
 
 	/*
@@ -259,10 +261,11 @@ struct gp_backend_ops {
 
 	/*
 	 * As wait_begin, for other processes that may be asked to sleep. Asks them if their memory is enough. NULL: no
-	 * process is asked. sleepers_ask is for a pool that wakes: it returns without a wait for their memory.
+	 * process is asked. sleepers_ask is for a pool that wakes: it returns without a wait for their memory, and true
+	 * if any of them is falling asleep.
 	 */
 	uint64_t (*sleepers_begin)(void *arg, uint64_t bytes, struct gp_wait *ret_wait);
-	void (*sleepers_ask)(void *arg, uint64_t bytes);
+	bool (*sleepers_ask)(void *arg, uint64_t bytes);
 
 	/* True while another process lacks memory of this device. Then nothing stays cached. NULL: never. */
 	bool (*is_wanted)(void *arg);

@@ -10,7 +10,7 @@
 #include "chunk.h"
 #include "pool/pool_impl.h"
 
-int gp_saved_take_piece(struct gp_pool *pool, uint64_t bytes, bool *ret_is_new)
+int gp_saved_take_piece(struct gp_pool *pool, uint64_t bytes, uint64_t next_bytes, bool *ret_is_new)
 {
 	const struct gp_backend *be = gp_pool_mover(pool);
 	struct gp_saved_pieces *all = &pool->cache.vm->saved;
@@ -20,7 +20,7 @@ int gp_saved_take_piece(struct gp_pool *pool, uint64_t bytes, bool *ret_is_new)
 	if (!more)
 		return -ENOMEM;
 	all->pieces = more;
-	r = be->ops->sleep->host_take(be->arg, bytes, &more[all->n].host, &more[all->n].bytes, ret_is_new);
+	r = be->ops->sleep->host_take(be->arg, bytes, next_bytes, &more[all->n].host, &more[all->n].bytes, ret_is_new);
 	if (!r)
 		more[all->n++].is_pinned = true;
 	return r;

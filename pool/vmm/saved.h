@@ -39,8 +39,11 @@ struct gp_saved_pieces {
 	bool are_under_way; /* some copies out have been started and not been awaited */
 };
 
-/* Takes a further piece of at least these bytes. 0, -ENOMEM, or the driver's error. *ret_is_new: see backend.h. */
-int gp_saved_take_piece(struct gp_pool *pool, uint64_t bytes, bool *ret_is_new);
+/*
+ * Takes a further piece of at least these bytes. 0, -ENOMEM, or the driver's error. next_bytes, *ret_is_new: see
+ * backend.h.
+ */
+int gp_saved_take_piece(struct gp_pool *pool, uint64_t bytes, uint64_t next_bytes, bool *ret_is_new);
 
 /* Pins the piece, if the driver allows it. */
 void gp_saved_pin(struct gp_pool *pool, struct gp_saved_piece *piece);

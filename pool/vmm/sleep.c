@@ -276,12 +276,13 @@ int gp_pool_sleep_take_host(struct gp_pool *pool, bool (*must_stop)(void *arg), 
 	end = at + place(pool, at);
 	pool->cache.vm->saved.copied = at;
 	while (at < end && !r) {
-		uint64_t bytes = gp_min(end - at, piece);
+		uint64_t bytes = gp_min(end - at, piece), next_bytes = gp_min(end - at - bytes, piece);
 		bool is_new;
 
 		if (must_stop && must_stop(arg))
 			return -ECANCELED;
-		r = gp_saved_take_piece(pool, gp_round_up(bytes, GP_SLEEP_ROUND), &is_new);
+		r = gp_saved_take_piece(
+			pool, gp_round_up(bytes, GP_SLEEP_ROUND), gp_round_up(next_bytes, GP_SLEEP_ROUND), &is_new);
 		at += bytes;
 		if (!r && is_new)
 			r = start_until(pool, at);
@@ -536,15 +537,15 @@ uint64_t gp_pool_sleep_address(struct gp_pool *pool)
 	return 0;
 }
 
-void gp_pool_sleep_ask(struct gp_pool *pool, uint64_t bytes)
+bool gp_pool_sleep_ask(struct gp_pool *pool, uint64_t bytes, bool is_for_all)
 {
 	const struct gp_backend *be = gp_pool_mover(pool);
 
-	(void)be->ops->trim_driver(be->arg);
-	if (be->ops->ask_processes)
+	if (is_for_all)
+		(void)be->ops->trim_driver(be->arg);
+	if (is_for_all && be->ops->ask_processes)
 		(void)be->ops->ask_processes(be->arg, bytes);
-	if (be->ops->sleepers_ask)
-		be->ops->sleepers_ask(be->arg, bytes);
+	return be->ops->sleepers_ask && be->ops->sleepers_ask(be->arg, bytes);
 }
 
 struct gp_sleep_bytes gp_pool_asleep(struct gp_pool *pool)

@@ -87,10 +87,10 @@ bool gp_pool_sleep_unpin(struct gp_pool *pool);
 uint64_t gp_pool_sleep_address(struct gp_pool *pool);
 
 /*
- * Asks for device memory: the driver's own pools, other processes for what they have cached, and idle processes to
- * sleep in turn.
+ * Asks for device memory: with is_for_all the driver's own pools and other processes for what they have cached, and in
+ * any case idle processes to sleep in turn. Returns true if any of them is on its way.
  */
-void gp_pool_sleep_ask(struct gp_pool *pool, uint64_t bytes);
+bool gp_pool_sleep_ask(struct gp_pool *pool, uint64_t bytes, bool is_for_all);
 
 /* Returns what is asleep. Other kinds have nothing asleep. */
 struct gp_sleep_bytes gp_pool_asleep(struct gp_pool *pool);

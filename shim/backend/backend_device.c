@@ -365,9 +365,9 @@ static uint64_t device_sleepers_begin(void *arg, uint64_t bytes, struct gp_wait 
 	return gp_rest_wait_begin(arg, bytes, ret_wait, gp_device_available);
 }
 
-static void device_sleepers_ask(void *arg, uint64_t bytes)
+static bool device_sleepers_ask(void *arg, uint64_t bytes)
 {
-	gp_rest_ask(arg, bytes, gp_device_available);
+	return gp_rest_ask(arg, bytes, gp_device_available);
 }
 
 static enum gp_wait_news device_wait_pause(void *arg, struct gp_wait *wait)

@@ -5,6 +5,7 @@
  * Host memory and copies for pools that fall asleep. The host memory is the process's own, touched by several threads
  * (base/host_pages.h), and then registered with the driver: the driver's own allocation takes ten times as long. Its
  * content does not end with the context. A forked child does not have it: it would keep the memory from going back.
+ * While the driver registers one piece, the next one is touched: either takes about as long as the other.
  *
  * The driver may wait for the GPU when memory is unregistered, so that is done only while the gate is closed and the
  * GPU idle (sleep.c). With GPUPOOL_SLEEP_KEEP=on the memory stays registered for the next sleep.
@@ -17,6 +18,7 @@
 #include "backend_sleep.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "fence_call.h"
@@ -24,6 +26,7 @@
 #include "shim/base/clock.h"
 #include "shim/base/fork.h"
 #include "shim/base/host_pages.h"
+#include "shim/base/own_thread.h"
 #include "shim/base/slow_path.h"
 #include "shim/base/state.h"
 #include "shim/context/driver_call.h"
@@ -41,10 +44,17 @@ static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF);
 static struct kept *kept;
 static _Atomic uint64_t host_bytes, kept_bytes, pinned_bytes;
 
+/* The piece that was touched ahead; host: NULL if there is none. For the thread that puts the process to sleep. */
+static struct {
+	void *host;
+	uint64_t bytes;
+} ahead;
+
 static void reset_in_child(void)
 {
 	gp_mutex_init(&lock, GP_RANK_LEAF);
 	kept = NULL;
+	ahead.host = NULL;
 	atomic_store(&host_bytes, 0);
 	atomic_store(&kept_bytes, 0);
 	atomic_store(&pinned_bytes, 0);
@@ -68,17 +78,35 @@ uint64_t gp_sleep_pinned_bytes(void)
 	return atomic_load(&pinned_bytes);
 }
 
-/* Takes kept memory of at least these bytes, the smallest, but none of more than twice as many. */
-static void *take_kept(const struct gp_context *context, uint64_t bytes, uint64_t *ret_bytes)
+/* Returns kept memory of at least these bytes, the smallest, but none of more than twice as many. */
+static struct kept **find_kept_locked(const struct gp_context *context, uint64_t bytes)
 {
-	struct kept **best = NULL, *found = NULL;
-	void *host = NULL;
+	struct kept **best = NULL;
 
-	gp_mutex_lock(&lock);
 	for (struct kept **at = &kept; *at; at = &(*at)->next)
 		if ((*at)->context == context && (*at)->bytes >= bytes && (*at)->bytes / 2 <= bytes &&
 			(!best || (*at)->bytes < (*best)->bytes))
 			best = at;
+	return best;
+}
+
+static bool has_kept(const struct gp_context *context, uint64_t bytes)
+{
+	bool is_found;
+
+	gp_mutex_lock(&lock);
+	is_found = find_kept_locked(context, bytes) != NULL;
+	gp_mutex_unlock(&lock);
+	return is_found;
+}
+
+static void *take_kept(const struct gp_context *context, uint64_t bytes, uint64_t *ret_bytes)
+{
+	struct kept **best, *found = NULL;
+	void *host = NULL;
+
+	gp_mutex_lock(&lock);
+	best = find_kept_locked(context, bytes);
 	if (best) {
 		found = *best;
 		*best = found->next;
@@ -113,7 +141,7 @@ static bool has_room(struct gp_context *context, uint64_t bytes)
  * There is no other way to take this memory, so GPUPOOL_PINNED_THREADS=0 means what auto means. A number holds for this
  * memory, too.
  */
-static void *map(struct gp_context *context, uint64_t bytes)
+static void *touch(const struct gp_context *context, uint64_t bytes)
 {
 	uint64_t threads = gp_state.config.pinned_threads;
 	struct gp_host_pages_how how = {
@@ -121,11 +149,30 @@ static void *map(struct gp_context *context, uint64_t bytes)
 		.node = gp_driver_numa_node(context->device->index),
 		.is_own = true,
 	};
-	void *host = has_room(context, bytes) ? gp_host_pages_map(bytes, &how) : NULL;
+	void *host = gp_host_pages_map(bytes, &how);
 
 	if (host)
 		atomic_fetch_add(&host_bytes, bytes);
 	return host;
+}
+
+void gp_sleep_host_drop_ahead(void)
+{
+	if (ahead.host)
+		unmap(ahead.host, ahead.bytes);
+	ahead.host = NULL;
+}
+
+static void *map(struct gp_context *context, uint64_t bytes)
+{
+	void *host = ahead.host;
+
+	if (host && ahead.bytes == bytes) {
+		ahead.host = NULL;
+		return host;
+	}
+	gp_sleep_host_drop_ahead();
+	return has_room(context, bytes) ? touch(context, bytes) : NULL;
 }
 
 static CUresult register_host(struct gp_context *context, void *host, uint64_t bytes)
@@ -144,6 +191,39 @@ static CUresult register_host(struct gp_context *context, void *host, uint64_t b
 	if (!r)
 		atomic_fetch_add(&pinned_bytes, bytes);
 	return r;
+}
+
+/* A piece to register, and in another thread the next one to touch. */
+struct both {
+	pthread_t caller; /* the thread that registers */
+	struct gp_context *context;
+	void *host;
+	uint64_t bytes;
+	CUresult r;
+};
+
+static void *do_one_of(void *arg)
+{
+	struct both *both = arg;
+
+	if (pthread_equal(pthread_self(), both->caller))
+		both->r = register_host(both->context, both->host, both->bytes);
+	else
+		ahead.host = touch(both->context, ahead.bytes);
+	return NULL;
+}
+
+/* Without room, or a thread, the next piece is touched when it is asked for. */
+static CUresult register_and_touch(struct gp_context *context, void *host, uint64_t bytes, uint64_t next_bytes)
+{
+	struct both both = {pthread_self(), context, host, bytes, 0};
+	bool has_next = next_bytes && !has_kept(context, next_bytes) && gp_host_processors() > 1;
+
+	if (!has_next || !has_room(context, next_bytes))
+		return register_host(context, host, bytes);
+	ahead.bytes = next_bytes;
+	(void)gp_own_threads_run(do_one_of, &both, 2);
+	return both.r;
 }
 
 /* Does not call the driver once the context has ended: the registration ended with it. */
@@ -166,7 +246,8 @@ static int result_of(CUresult r)
 	return r == CUDA_ERROR_OUT_OF_MEMORY ? -ENOMEM : r;
 }
 
-static int host_take(void *arg, uint64_t bytes, void **ret_host, uint64_t *ret_bytes, bool *ret_is_new)
+static int host_take(
+	void *arg, uint64_t bytes, uint64_t next_bytes, void **ret_host, uint64_t *ret_bytes, bool *ret_is_new)
 {
 	static const struct gp_fork_child child = {.fn = reset_in_child};
 	struct gp_context *context = arg;
@@ -181,7 +262,7 @@ static int host_take(void *arg, uint64_t bytes, void **ret_host, uint64_t *ret_b
 	*ret_host = map(context, bytes);
 	if (!*ret_host)
 		return -ENOMEM;
-	r = register_host(context, *ret_host, bytes);
+	r = register_and_touch(context, *ret_host, bytes, next_bytes);
 	if (r)
 		unmap(*ret_host, bytes);
 	return result_of(r);

@@ -17,6 +17,9 @@ uint64_t gp_sleep_host_bytes(uint64_t *ret_kept_bytes);
 /* Returns the bytes of it that are registered with the driver. */
 uint64_t gp_sleep_pinned_bytes(void);
 
+/* To be called once all host memory for a sleep was taken, or some of it was refused: gives back what was made ready. */
+void gp_sleep_host_drop_ahead(void);
+
 /*
  * Gives back the host memory that was kept for the context, and for contexts that have ended. Unless the context has
  * ended, too, the GPU must be idle: the driver may wait for it.

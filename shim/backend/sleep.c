@@ -22,9 +22,13 @@
 #include "shim/driver/submit.h"
 #include "shim/record/record.h"
 
-/* A process that waits for device memory says so, and asks others for memory, at these intervals. */
-#define LOG_NS UINT64_C(5000000000)
-#define ASK_NS UINT64_C(500000000)
+/*
+ * A process that waits for device memory says so, and asks others for their caches, at these intervals. Until one of
+ * them falls asleep for it, it also asks who is idle by now.
+ */
+#define LOG_NS  UINT64_C(5000000000)
+#define ASK_NS  UINT64_C(500000000)
+#define REST_NS UINT64_C(100000000)
 
 /* It looks for free memory this often. */
 #define LOOK_NS UINT64_C(1000000)
@@ -87,6 +91,7 @@ static bool prepare(struct gp_sleepers *sleepers, const struct gp_sleepers_drops
 		return false;
 	gp_sleepers_learn(sleepers);
 	r = gp_sleepers_take_host(sleepers, gp_quiet_is_awaited, NULL);
+	gp_sleep_host_drop_ahead();
 	/* Kept memory that fits no chunk would stay for good. */
 	for (unsigned i = 0; i < sleepers->n_contexts; i++)
 		gp_sleep_host_trim(sleepers->contexts[i]);
@@ -152,8 +157,8 @@ struct wait {
 	enum attempt attempt; /* the last result */
 	int error;
 	uint64_t bytes;
-	uint64_t log_ns, ask_ns;             /* when to log, and to ask others for memory, the next time */
-	uint64_t start_ns;                   /* when the wait began; 0: not yet */
+	uint64_t log_ns, ask_ns, rest_ns; /* when to log, to ask for all memory, or only who is idle, the next time */
+	uint64_t start_ns;                /* when the wait began; 0: not yet */
 	uint64_t try_ns, taken_ns, woken_ns; /* of the last attempt: its start, its memory, its end */
 	bool is_undo;                        /* of a sleep that failed */
 };
@@ -183,8 +188,8 @@ static void log_woken(const struct wait *wait)
 
 /*
  * A process that waits looks for free memory, and makes an attempt only if there is enough. An attempt takes all memory
- * that there is for a moment, and delays the process that gives it back. Whenever it asks others it makes an attempt in
- * any case, since the driver may have more than it reports.
+ * that there is for a moment, and delays the process that gives it back. Whenever it asks others for all memory it
+ * makes an attempt in any case, since the driver may have more than it reports.
  */
 static void attempt_to_wake(struct gp_sleepers *sleepers, struct wait *wait)
 {
@@ -202,6 +207,20 @@ static void attempt_to_wake(struct gp_sleepers *sleepers, struct wait *wait)
 	atomic_store(&state, GP_SLEEP_WAKING);
 	wait->attempt = try_to_wake(sleepers, &wait->error, &wait->taken_ns);
 	wait->woken_ns = gp_clock_now_ns(NULL);
+}
+
+static void ask_others(struct gp_sleepers *sleepers, struct wait *wait)
+{
+	uint64_t now_ns = gp_clock_now_ns(NULL);
+	bool is_for_all = now_ns >= wait->ask_ns, is_any_coming;
+
+	if (!is_for_all && now_ns < wait->rest_ns)
+		return;
+	is_any_coming = gp_sleepers_ask(sleepers, is_for_all);
+	now_ns = gp_clock_now_ns(NULL);
+	if (is_for_all)
+		wait->ask_ns = now_ns + ASK_NS;
+	wait->rest_ns = is_any_coming ? wait->ask_ns : now_ns + REST_NS;
 }
 
 /* Makes an attempt to wake, as the only thread. After a failure the process is asleep, and holds no device memory. */
@@ -224,10 +243,7 @@ static bool wake_alone(struct gp_sleepers *sleepers, struct wait *wait, struct g
 		open_gate();
 	} else {
 		atomic_store(&state, GP_SLEEP_ASLEEP);
-		if (gp_clock_now_ns(NULL) >= wait->ask_ns) {
-			gp_sleepers_ask(sleepers);
-			wait->ask_ns = gp_clock_now_ns(NULL) + ASK_NS;
-		}
+		ask_others(sleepers, wait);
 	}
 	gp_sleepers_put(sleepers);
 	return wait->attempt == WOKEN;

@@ -24,7 +24,7 @@
 enum { LOOKS = 4, LOOK_MIN_MS = 2, LOOK_MAX_MS = 250, LOOK_ASLEEP_MS = 1000 };
 
 /* A process that another one asks to sleep has been idle for that long, and awake for AWAKE_NS since it last slept. */
-#define REST_IDLE_NS UINT64_C(500000000)
+#define REST_IDLE_NS UINT64_C(250000000)
 #define AWAKE_NS     UINT64_C(10000000000)
 
 /* The GPU may take that long to finish. A thread of the program that submits work meanwhile ends the sleep at once. */

@@ -228,8 +228,9 @@ bool gp_sleepers_are_short(const struct gp_sleepers *sleepers)
 }
 
 /* The first pool of each context asks for all of them. */
-void gp_sleepers_ask(struct gp_sleepers *sleepers)
+bool gp_sleepers_ask(struct gp_sleepers *sleepers, bool is_for_all)
 {
+	bool is_any_coming = false;
 	uint64_t bytes = 0;
 
 	for (unsigned i = sleepers->n_pools; i-- > 0;) {
@@ -239,9 +240,10 @@ void gp_sleepers_ask(struct gp_sleepers *sleepers)
 		if (i && sleepers->pools[i - 1].context == sleeper->context)
 			continue;
 		if (bytes && !gp_sleepers_is_lost(sleeper->context))
-			gp_pool_sleep_ask(sleeper->pool, bytes);
+			is_any_coming |= gp_pool_sleep_ask(sleeper->pool, bytes, is_for_all);
 		bytes = 0;
 	}
+	return is_any_coming;
 }
 
 unsigned gp_sleepers_lost(const struct gp_sleepers *sleepers)

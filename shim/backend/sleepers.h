@@ -71,8 +71,11 @@ bool gp_sleepers_unpin(struct gp_sleepers *sleepers);
  */
 bool gp_sleepers_are_short(const struct gp_sleepers *sleepers);
 
-/* Asks for device memory, on each device for what is asleep there. */
-void gp_sleepers_ask(struct gp_sleepers *sleepers);
+/*
+ * Asks for device memory, on each device for what is asleep there: other processes to sleep, and with is_for_all for all
+ * that they and the driver have cached. Returns true if any process is falling asleep for it.
+ */
+bool gp_sleepers_ask(struct gp_sleepers *sleepers, bool is_for_all);
 
 /* Return how many contexts have ended or broken, and what was asleep in those that have broken. */
 unsigned gp_sleepers_lost(const struct gp_sleepers *sleepers);

@@ -196,19 +196,19 @@ void gp_rest_wait_end(struct gp_wait *wait)
 	wait->sleepers = NULL;
 }
 
-void gp_rest_ask(struct gp_context *context, uint64_t bytes, gp_neighbours_available_fn *available)
+bool gp_rest_ask(struct gp_context *context, uint64_t bytes, gp_neighbours_available_fn *available)
 {
 	struct sleepers sleepers;
 	uint64_t lacking;
 
 	if (!gp_reclaim_can_ask(context))
-		return;
+		return false;
 	lacking = missing(bytes, available(context));
 	if (!lacking)
-		return;
+		return false;
 	(void)choose(context, lacking, &sleepers);
 	if (!sleepers.n)
-		return;
+		return false;
 	log_asked(context, &sleepers, "waking");
-	(void)ask_chosen(context, &sleepers, lacking);
+	return ask_chosen(context, &sleepers, lacking);
 }

@@ -20,5 +20,8 @@ enum gp_wait_news gp_rest_wait_pause(
 	struct gp_context *context, struct gp_wait *wait, gp_neighbours_available_fn *available);
 void gp_rest_wait_end(struct gp_wait *wait);
 
-/* For a process that wakes: asks, and does not wait for the memory. Logs which processes it has asked. */
-void gp_rest_ask(struct gp_context *context, uint64_t bytes, gp_neighbours_available_fn *available);
+/*
+ * For a process that wakes: asks, and does not wait for the memory. Logs which processes it has asked. Returns true if
+ * any of them is on its way.
+ */
+bool gp_rest_ask(struct gp_context *context, uint64_t bytes, gp_neighbours_available_fn *available);

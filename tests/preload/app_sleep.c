@@ -635,6 +635,7 @@ const struct app_scenario app_scenarios[] = {
 	{"several", several, 0},
 	{"dropped", dropped, 0},
 	{"faulty", faulty, 0},
+	{"in-pieces", in_pieces, 0},
 	{"awaited", awaited, 0},
 	{"signalled", signalled, 0},
 	{"short-wake", short_wake, 0},

@@ -36,6 +36,7 @@ void ends_asleep(void);
 
 /* Scenarios of app_sleep_fault.c. */
 void faulty(void);
+void in_pieces(void);
 void no_host(void);
 void stopped(void);
 void neighbour(void);

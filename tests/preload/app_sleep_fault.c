@@ -80,21 +80,54 @@ void signalled(void)
 	app_report_driver();
 }
 
+/* Reads the bytes that the process has mapped, and those of them that have memory. Zeros: the kernel does not tell. */
+static void read_memory(uint64_t *ret_mapped, uint64_t *ret_resident)
+{
+	FILE *statm = fopen("/proc/self/statm", "r");
+	unsigned long mapped = 0, resident = 0;
+
+	if (statm && fscanf(statm, "%lu %lu", &mapped, &resident) != 2)
+		mapped = resident = 0;
+	if (statm)
+		(void)fclose(statm);
+	*ret_mapped = mapped * 4096;
+	*ret_resident = resident * 4096;
+}
+
+/* The content takes two pieces of host memory. After a sleep that failed and after a wake none of it is left. */
+void in_pieces(void)
+{
+	static const size_t size = 320 * MIB;
+	uint64_t unused, before, after;
+	CUdeviceptr block;
+
+	app_start();
+	block = app_alloc(size);
+	app_fill(NULL, block, size, 7);
+	APP_MUST(cuCtxSynchronize());
+	read_memory(&unused, &before);
+	app_fault(getenv("APP_FAULT_ASLEEP"));
+	sleep_now();
+	app_fault(NULL);
+	app_say("wrong words", "%zu", app_count_wrong(NULL, block, size, 7));
+	read_memory(&unused, &after);
+	app_fact("MiB of host memory left behind", after > before ? (after - before) / MIB : 0);
+	app_fact("pieces", app_calls("cuMemHostRegister_v2"));
+	app_report_driver();
+}
+
 /* The kernel gives the process no more memory. */
 void no_host(void)
 {
 	struct rlimit before, none = {0, RLIM_INFINITY};
-	unsigned long pages = 0;
-	FILE *statm;
+	uint64_t mapped, unused;
 
 	app_start();
 	make_blocks();
 	(void)getrlimit(RLIMIT_AS, &before);
-	statm = fopen("/proc/self/statm", "r");
-	if (statm && fscanf(statm, "%lu", &pages) == 1)
-		none = (struct rlimit){pages * 4096 + 2 * MIB, before.rlim_max};
-	if (statm)
-		(void)fclose(statm);
+	read_memory(&mapped, &unused);
+	if (mapped)
+		none = (struct rlimit){mapped + 2 * MIB, before.rlim_max};
 	(void)setrlimit(RLIMIT_AS, &none);
 	report("without host memory", gpupool_sleep(TIMEOUT_MS));
 	app_fact("bytes", app_device_bytes(0));

@@ -77,6 +77,23 @@ START_TEST(a_call_that_the_driver_refuses_leaves_a_process_awake_or_asleep_and_n
 }
 END_TEST
 
+/* While the driver pins a piece, the next one is made ready. It goes back if the sleep fails. */
+START_TEST(content_of_several_pieces_sleeps_and_a_failure_leaves_no_host_memory_behind)
+{
+	static const char *const asleep[] = {"A=", "APP_FAULT_ASLEEP=cuMemHostRegister_v2 1 2"};
+	const char *env[] = {asleep[_i], VMM, GPU, NULL};
+
+	play_run(&(struct play){.program = "app_sleep", .words = {"in-pieces"}, .env = env, .preload = play_library});
+	ck_assert_int_eq(play_status, 0);
+	ck_assert_uint_eq(play_fact(_i ? "slept error" : "slept"), _i ? ENOMEM : 320 * MIB);
+	ck_assert_ptr_nonnull(strstr(play_out, "wrong words: 0\n"));
+	if (_i)
+		ck_assert_uint_le(play_fact("MiB of host memory left behind"), 32);
+	ck_assert_uint_eq(play_fact("pieces"), _i ? 1 : 2);
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
 START_TEST(a_handler_of_a_signal_runs_after_the_memory_has_moved)
 {
 	play_run(&(struct play){.program = "app_sleep", .words = {"signalled"}, .env = vmm, .preload = play_library});
@@ -367,6 +384,7 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc, a_sleep_that_fails_before_content_is_dropped_keeps_all_of_it, 0, LENGTH(drop_faults));
 	tcase_add_loop_test(
 		tc, a_call_that_the_driver_refuses_leaves_a_process_awake_or_asleep_and_never_wrong, 0, LENGTH(faults));
+	tcase_add_loop_test(tc, content_of_several_pieces_sleeps_and_a_failure_leaves_no_host_memory_behind, 0, 2);
 	tcase_add_test(tc, a_handler_of_a_signal_runs_after_the_memory_has_moved);
 	tcase_add_loop_test(
 		tc, a_wake_that_is_short_of_memory_says_so_and_waits_and_a_signal_ends_it, 0, LENGTH(shortages));

@@ -70,6 +70,7 @@ enum { FAKE_LOG_SIZE = 4096 };
 struct fake_log_entry {
 	enum fake_call call;
 	uint64_t addr, bytes; /* of reserve and the releases */
+	uint64_t next_bytes;  /* of host_take */
 	int slot, result;
 };
 

@@ -47,10 +47,12 @@ void fake_check_copies_locked(struct fake *fake, uint64_t addr, uint64_t bytes)
 			fake_set_breach(fake, "memory was taken away during a copy");
 }
 
-static int host_take(void *arg, uint64_t bytes, void **ret_host, uint64_t *ret_size, bool *ret_is_new)
+static int host_take(
+	void *arg, uint64_t bytes, uint64_t next_bytes, void **ret_host, uint64_t *ret_size, bool *ret_is_new)
 {
 	struct fake *fake = arg;
-	struct fake_log_entry entry = {.call = FAKE_HOST_TAKE, .bytes = bytes, .slot = GP_NO_SLOT};
+	struct fake_log_entry entry = {
+		.call = FAKE_HOST_TAKE, .bytes = bytes, .next_bytes = next_bytes, .slot = GP_NO_SLOT};
 
 	fake_check_locks(GP_RANK_FENCE);
 	entry.result = fake_begin(fake, FAKE_HOST_TAKE);

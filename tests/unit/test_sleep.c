@@ -246,6 +246,30 @@ START_TEST(copies_into_new_host_memory_run_while_the_next_piece_is_taken)
 }
 END_TEST
 
+/* The next piece can then be made ready while the driver pins this one. */
+START_TEST(each_piece_of_host_memory_is_announced_with_the_one_before)
+{
+	uint64_t announced = 0;
+	unsigned n = 0;
+
+	fixture_alloc(100 * GP_MIB);
+	ck_assert_int_eq(fall_asleep(), 0);
+	ck_assert_uint_lt(px.fake.n_logged, FAKE_LOG_SIZE);
+	for (uint64_t i = 0; i < px.fake.n_logged; i++) {
+		const struct fake_log_entry *entry = &px.fake.log[i];
+
+		if (entry->call != FAKE_HOST_TAKE)
+			continue;
+		if (n++)
+			ck_assert_uint_eq(entry->bytes, announced);
+		announced = entry->next_bytes;
+	}
+	ck_assert_uint_eq(n, (100 * GP_MIB + FAKE_PIECE - 1) / FAKE_PIECE);
+	ck_assert_uint_eq(announced, 0);
+	ck_assert_int_eq(wake(), 0);
+}
+END_TEST
+
 /* If the driver refuses to pin it again, the copies are slow, and right. */
 START_TEST(host_memory_is_unpinned_asleep_and_pinned_again_by_the_wake)
 {
@@ -588,6 +612,7 @@ int main(void)
 	tcase_add_loop_test(tc, a_sleep_that_fails_can_be_undone_and_tried_again, 0,
 		2 * (int)(sizeof(sleep_failures) / sizeof(*sleep_failures)));
 	tcase_add_loop_test(tc, copies_into_new_host_memory_run_while_the_next_piece_is_taken, 0, 2);
+	tcase_add_test(tc, each_piece_of_host_memory_is_announced_with_the_one_before);
 	tcase_add_loop_test(tc, host_memory_is_unpinned_asleep_and_pinned_again_by_the_wake, 0, 2);
 	ADD_ROWS(tc, wake_failures, a_wake_that_fails_holds_no_device_memory_and_can_be_tried_again);
 	tcase_add_test(tc, a_wake_without_enough_device_memory_takes_none_of_it);
