@@ -18,6 +18,7 @@ struct gp_saved {
 	uint64_t bytes;  /* that are kept */
 	uint64_t name;   /* of the chunk in a recording */
 	bool is_dropped; /* nothing is kept: the memory is zero when it comes back */
+	bool is_filling; /* the chunk is asleep and mapped, and the copies into it have been started */
 	unsigned n;
 	struct {
 		uint64_t offset, bytes; /* in the chunk */

@@ -426,10 +426,30 @@ int gp_pool_sleep_move_out(struct gp_pool *pool, bool (*must_stop)(void *arg), v
 	return r ? r : last;
 }
 
+/* Waits for copies in that nothing has waited for: their device memory is about to go back. */
+static void drain_filling(struct gp_pool *pool)
+{
+	struct gp_list *link;
+	bool is_any = false;
+
+	each_chunk(link, pool)
+	{
+		struct gp_saved *saved = chunk_of(link)->saved;
+
+		if (saved && saved->is_filling)
+			is_any = true;
+		if (saved)
+			saved->is_filling = false;
+	}
+	if (is_any)
+		ops_of(pool)->copy_drain(arg_of(pool));
+}
+
 void gp_pool_sleep_return_device(struct gp_pool *pool)
 {
 	struct gp_list *link;
 
+	drain_filling(pool);
 	each_chunk(link, pool)
 	{
 		struct gp_chunk *chunk = chunk_of(link);
@@ -444,6 +464,15 @@ void gp_pool_sleep_return_device(struct gp_pool *pool)
 	}
 }
 
+static int create(struct gp_pool *pool, struct gp_chunk *chunk)
+{
+	int r = is_dead(pool) ? GP_E_DEAD : mapping_of(pool)->create(arg_of(pool), chunk->size, &chunk->handle);
+
+	if (!r)
+		note_taken(pool, chunk, true);
+	return r;
+}
+
 int gp_pool_sleep_take_device(struct gp_pool *pool)
 {
 	struct gp_list *link;
@@ -453,12 +482,8 @@ int gp_pool_sleep_take_device(struct gp_pool *pool)
 	{
 		struct gp_chunk *chunk = chunk_of(link);
 
-		if (!chunk->is_asleep || chunk->handle != GP_CHUNK_NO_HANDLE)
-			continue;
-		r = is_dead(pool) ? GP_E_DEAD : mapping_of(pool)->create(arg_of(pool), chunk->size, &chunk->handle);
-		if (r)
-			break;
-		note_taken(pool, chunk, true);
+		if (!r && chunk->is_asleep && chunk->handle == GP_CHUNK_NO_HANDLE)
+			r = create(pool, chunk);
 	}
 	if (r)
 		gp_pool_sleep_return_device(pool);
@@ -479,9 +504,38 @@ static int map(struct gp_pool *pool, struct gp_chunk *chunk)
 /* Starts to give a chunk that is mapped its content. */
 static int start_fill(struct gp_pool *pool, const struct gp_chunk *chunk)
 {
+	chunk->saved->is_filling = true;
 	if (chunk->saved->is_dropped)
 		return ops_of(pool)->zero(arg_of(pool), chunk->addr, chunk->size);
 	return start_copies(pool, chunk, false);
+}
+
+int gp_pool_sleep_take_some(struct gp_pool *pool, uint64_t most, uint64_t *ret_taken, bool *ret_is_all)
+{
+	struct gp_list *link;
+	uint64_t taken = 0;
+	int r = 0;
+
+	*ret_is_all = false;
+	each_chunk(link, pool)
+	{
+		struct gp_chunk *chunk = chunk_of(link);
+
+		if (!chunk->is_asleep || chunk->saved->is_filling)
+			continue;
+		if (chunk->handle == GP_CHUNK_NO_HANDLE)
+			r = chunk->size <= most - taken ? create(pool, chunk) : -ENOMEM;
+		if (!r)
+			r = map(pool, chunk);
+		if (!r)
+			r = start_fill(pool, chunk);
+		if (r)
+			break;
+		taken += chunk->size;
+	}
+	*ret_taken += taken;
+	*ret_is_all = !r;
+	return r == -ENOMEM ? 0 : r;
 }
 
 static int map_and_copy(struct gp_pool *pool)
@@ -489,15 +543,16 @@ static int map_and_copy(struct gp_pool *pool)
 	struct gp_list *link;
 	int r = 0;
 
-	each_chunk(link, pool) if (!r && chunk_of(link)->is_asleep) r =
+	each_chunk(link, pool) if (!r && chunk_of(link)->is_asleep && !chunk_of(link)->saved->is_filling) r =
 		is_dead(pool) ? GP_E_DEAD : map(pool, chunk_of(link));
-	each_chunk(link, pool) if (!r && chunk_of(link)->is_asleep) r = start_fill(pool, chunk_of(link));
+	each_chunk(link, pool) if (!r && chunk_of(link)->is_asleep && !chunk_of(link)->saved->is_filling) r =
+		start_fill(pool, chunk_of(link));
 	if (!r)
 		r = ops_of(pool)->copy_mark(arg_of(pool), 0);
 	if (!r)
 		r = ops_of(pool)->copy_wait(arg_of(pool), 0);
 	if (r)
-		ops_of(pool)->copy_drain(arg_of(pool));
+		drain_filling(pool);
 	return r;
 }
 

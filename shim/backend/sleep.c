@@ -33,6 +33,9 @@
 /* It looks for free memory this often. */
 #define LOOK_NS UINT64_C(1000000)
 
+/* While another process falls asleep for it, it takes what is free bit by bit, unless nothing came for this time. */
+#define STALL_NS UINT64_C(300000000)
+
 #define NS_PER_MS UINT64_C(1000000)
 
 /* The thread that unpins pauses while another one wants to wake the process: it would take the lock again first. */
@@ -124,12 +127,49 @@ enum attempt {
 	REFUSED
 };
 
-/*
- * Takes the device memory of all pools, and then moves all in; or holds none of it. A context that has ended or broken
- * is left out: its memory cannot come back, and the driver refuses the program's work itself.
- */
-static enum attempt try_to_wake(struct gp_sleepers *sleepers, int *ret_error, uint64_t *ret_taken_ns)
+/* A wait for device memory. */
+struct wait {
+	enum attempt attempt; /* the last result */
+	int error;
+	uint64_t bytes, end_ns;
+	bool is_any_coming;               /* a process falls asleep for this one */
+	bool has_stalled;                 /* memory that was to come did not */
+	uint64_t log_ns, ask_ns, rest_ns; /* when to log, to ask for all memory, or only who is idle, the next time */
+	uint64_t start_ns;                /* when the wait began; 0: not yet */
+	uint64_t try_ns, taken_ns, woken_ns; /* of the last attempt: its start, its memory, its end */
+	bool is_undo;                        /* of a sleep that failed */
+};
+
+/* Takes device memory as it becomes free, while the copies into what it has are under way. */
+static int take_as_it_comes(struct gp_sleepers *sleepers, struct wait *wait)
 {
+	uint64_t came_ns = gp_clock_now_ns(NULL);
+
+	for (;;) {
+		uint64_t taken, now_ns;
+		bool is_all;
+		int r = gp_sleepers_take_some(sleepers, &taken, &is_all);
+
+		if (r || is_all)
+			return r;
+		now_ns = gp_clock_now_ns(NULL);
+		if (taken)
+			came_ns = now_ns;
+		wait->has_stalled = now_ns - came_ns >= STALL_NS;
+		if (wait->has_stalled || now_ns >= wait->end_ns ||
+			gp_slow_path_is_any(GP_SLOW_PATH_BYPASS | GP_SLOW_PATH_END))
+			return -ENOMEM;
+		gp_clock_sleep(LOOK_NS);
+	}
+}
+
+/*
+ * Takes the device memory of all pools, and moves all in; or holds none of it in the end. A context that has ended or
+ * broken is left out: its memory cannot come back, and the driver refuses the program's work itself.
+ */
+static enum attempt try_to_wake(struct gp_sleepers *sleepers, struct wait *wait)
+{
+	bool is_bit_by_bit = wait->is_any_coming && !wait->has_stalled;
 	unsigned n_lost;
 	int r;
 
@@ -137,8 +177,8 @@ static enum attempt try_to_wake(struct gp_sleepers *sleepers, int *ret_error, ui
 		n_lost = gp_sleepers_lost(sleepers);
 		r = gp_sleepers_enter(sleepers, UINT64_MAX);
 		if (!r)
-			r = gp_sleepers_take_device(sleepers);
-		*ret_taken_ns = gp_clock_now_ns(NULL);
+			r = is_bit_by_bit ? take_as_it_comes(sleepers, wait) : gp_sleepers_take_device(sleepers);
+		wait->taken_ns = gp_clock_now_ns(NULL);
 		if (!r)
 			r = gp_sleepers_move_in(sleepers);
 		if (r)
@@ -146,22 +186,11 @@ static enum attempt try_to_wake(struct gp_sleepers *sleepers, int *ret_error, ui
 		gp_sleepers_leave(sleepers);
 		/* A context that has ended or broken meanwhile is left out from now on. */
 	} while (r && gp_sleepers_lost(sleepers) != n_lost);
-	*ret_error = r;
+	wait->error = r;
 	if (!r || gp_slow_path_is_any(GP_SLOW_PATH_BYPASS))
 		return WOKEN;
 	return r == -ENOMEM ? SHORT : REFUSED;
 }
-
-/* A wait for device memory. */
-struct wait {
-	enum attempt attempt; /* the last result */
-	int error;
-	uint64_t bytes;
-	uint64_t log_ns, ask_ns, rest_ns; /* when to log, to ask for all memory, or only who is idle, the next time */
-	uint64_t start_ns;                /* when the wait began; 0: not yet */
-	uint64_t try_ns, taken_ns, woken_ns; /* of the last attempt: its start, its memory, its end */
-	bool is_undo;                        /* of a sleep that failed */
-};
 
 static void log_wait(const struct wait *wait)
 {
@@ -189,38 +218,39 @@ static void log_woken(const struct wait *wait)
 /*
  * A process that waits looks for free memory, and makes an attempt only if there is enough. An attempt takes all memory
  * that there is for a moment, and delays the process that gives it back. Whenever it asks others for all memory it
- * makes an attempt in any case, since the driver may have more than it reports.
+ * makes an attempt in any case, since the driver may have more than it reports. And while another process falls asleep
+ * for it, what is free already can be filled.
  */
 static void attempt_to_wake(struct gp_sleepers *sleepers, struct wait *wait)
 {
 	uint64_t now_ns = gp_clock_now_ns(NULL);
-	bool is_first = !wait->start_ns;
+	bool is_first = !wait->start_ns, is_coming = wait->is_any_coming && !wait->has_stalled;
 
 	if (is_first)
 		wait->start_ns = now_ns;
-	if ((is_first || now_ns < wait->ask_ns) && gp_sleepers_are_short(sleepers)) {
+	if ((is_first || now_ns < wait->ask_ns) && !is_coming && gp_sleepers_are_short(sleepers)) {
 		wait->attempt = SHORT;
 		return;
 	}
 	wait->try_ns = now_ns;
 	wait->is_undo = is_undoing;
 	atomic_store(&state, GP_SLEEP_WAKING);
-	wait->attempt = try_to_wake(sleepers, &wait->error, &wait->taken_ns);
+	wait->attempt = try_to_wake(sleepers, wait);
 	wait->woken_ns = gp_clock_now_ns(NULL);
 }
 
 static void ask_others(struct gp_sleepers *sleepers, struct wait *wait)
 {
 	uint64_t now_ns = gp_clock_now_ns(NULL);
-	bool is_for_all = now_ns >= wait->ask_ns, is_any_coming;
+	bool is_for_all = now_ns >= wait->ask_ns;
 
 	if (!is_for_all && now_ns < wait->rest_ns)
 		return;
-	is_any_coming = gp_sleepers_ask(sleepers, is_for_all);
+	wait->is_any_coming = gp_sleepers_ask(sleepers, is_for_all);
 	now_ns = gp_clock_now_ns(NULL);
 	if (is_for_all)
 		wait->ask_ns = now_ns + ASK_NS;
-	wait->rest_ns = is_any_coming ? wait->ask_ns : now_ns + REST_NS;
+	wait->rest_ns = wait->is_any_coming ? wait->ask_ns : now_ns + REST_NS;
 }
 
 /* Makes an attempt to wake, as the only thread. After a failure the process is asleep, and holds no device memory. */
@@ -278,7 +308,7 @@ static bool fail_wake(const struct wait *wait, struct gp_sleep_result *result)
  */
 static bool wake(uint64_t end_ns, struct gp_sleep_result *result)
 {
-	struct wait wait = {.attempt = SHORT};
+	struct wait wait = {.attempt = SHORT, .end_ns = end_ns};
 	struct gp_quiet_hold hold;
 	bool is_awake, is_deep;
 
@@ -565,7 +595,7 @@ bool gp_deep_undo(struct gp_sleep_result *ret_result)
  */
 static bool wake_for_work(void)
 {
-	struct wait wait = {.attempt = SHORT};
+	struct wait wait = {.attempt = SHORT, .end_ns = UINT64_MAX};
 	struct gp_sleep_result result;
 	struct gp_quiet_hold hold;
 	bool is_awake, is_deep;

@@ -12,6 +12,10 @@
 #include "shim/context/driver_call.h"
 #include "shim/context/region.h"
 
+/* The driver's tables for pinned memory take 2 MiB for each GiB, and a sleep may pin as much as this wake lacks. */
+#define LEFT_FREE (256 * GP_MIB)
+enum { LEFT_SHARE = 256 };
+
 static void add_pool(void *arg, struct gp_pool *pool)
 {
 	struct gp_sleepers *sleepers = arg;
@@ -184,6 +188,48 @@ int gp_sleepers_take_device(struct gp_sleepers *sleepers)
 
 	each_entered(i, sleepers) if (!r) r =
 		result_in(&sleepers->pools[i], gp_pool_sleep_take_device(sleepers->pools[i].pool));
+	return r;
+}
+
+/* Returns what lacks device memory of all that is asleep. */
+static uint64_t lacking_on(const struct gp_sleepers *sleepers, const struct gp_device *device)
+{
+	uint64_t bytes = 0;
+
+	for (unsigned i = 0; i < sleepers->n_pools; i++) {
+		struct gp_sleep_bytes asleep = gp_pool_asleep(sleepers->pools[i].pool);
+
+		if (sleepers->pools[i].context->device == device && !gp_sleepers_is_lost(sleepers->pools[i].context))
+			bytes += asleep.device_bytes - asleep.taken_bytes;
+	}
+	return bytes;
+}
+
+static uint64_t may_take(const struct gp_sleepers *sleepers, struct gp_context *context)
+{
+	uint64_t available = gp_device_available(context), lacking = lacking_on(sleepers, context->device);
+
+	if (available >= lacking)
+		return UINT64_MAX;
+	return available - gp_min(available, LEFT_FREE + lacking / LEFT_SHARE);
+}
+
+int gp_sleepers_take_some(struct gp_sleepers *sleepers, uint64_t *ret_taken, bool *ret_is_all)
+{
+	int r = 0;
+
+	*ret_taken = 0;
+	*ret_is_all = true;
+	each_entered(i, sleepers)
+	{
+		struct gp_sleeper *sleeper = &sleepers->pools[i];
+		bool is_all = false;
+
+		if (!r)
+			r = result_in(sleeper, gp_pool_sleep_take_some(sleeper->pool,
+						       may_take(sleepers, sleeper->context), ret_taken, &is_all));
+		*ret_is_all = *ret_is_all && is_all;
+	}
 	return r;
 }
 

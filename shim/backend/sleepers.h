@@ -60,6 +60,12 @@ int gp_sleepers_take_host(struct gp_sleepers *sleepers, bool (*must_stop)(void *
 int gp_sleepers_move_out(struct gp_sleepers *sleepers, bool (*must_stop)(void *arg), void *arg);
 int gp_sleepers_take_device(struct gp_sleepers *sleepers);
 int gp_sleepers_move_in(struct gp_sleepers *sleepers);
+
+/*
+ * Takes what the devices have free at the moment, and starts to copy. Unless all fits, a little stays free: a process
+ * that falls asleep meanwhile may need some for the tables of its host memory.
+ */
+int gp_sleepers_take_some(struct gp_sleepers *sleepers, uint64_t *ret_taken, bool *ret_is_all);
 void gp_sleepers_return_device(struct gp_sleepers *sleepers);
 
 /* Unpins a piece of the host memory of one pool. False if none is pinned. Between enter and leave, asleep. */

@@ -16,12 +16,13 @@ enum { GP_SPILL_SOON = 8 }; /* of these times */
 
 /* All zero at first. */
 struct gp_spill_calm {
-	uint64_t extra_ns; /* of the time of calm, beyond GP_SPILL_CALM_NS */
-	uint64_t since_ns; /* there has been room since then; 0: there was none at the last look */
-	uint64_t bytes;    /* for which there has been room since then, less what came back */
-	uint64_t came_ns;  /* when memory last came back; 0: memory went to the host since */
-	uint64_t retry_ns; /* no return is tried before then, since one was not possible */
-	uint64_t pause_ns; /* between the last such attempt and retry_ns */
+	uint64_t extra_ns;    /* of the time of calm, beyond GP_SPILL_CALM_NS */
+	uint64_t since_ns;    /* there has been room since then; 0: there was none at the last look */
+	uint64_t bytes;       /* for which there has been room since then, less what came back */
+	uint64_t came_ns;     /* when memory last came back; 0: memory went to the host since */
+	uint64_t retry_ns;    /* no return is tried before then, since one was not possible */
+	uint64_t pause_ns;    /* between the last such attempt and retry_ns */
+	uint64_t tried_bytes; /* for which there was room at that attempt: with more room, the next one need not wait */
 };
 
 /* Memory went to the host. */

@@ -375,9 +375,12 @@ def parse_arguments():
     parser.add_argument("--phase", type=float, default=TURN_SECONDS, metavar="SECONDS", help="turns: length of a phase")
     parser.add_argument("--switches", type=int, default=SWITCHES, metavar="N", help="turns: switches between the two")
     parser.add_argument("--mib", type=int, default=TURN_MIB, help="turns: memory of each of the two")
+    parser.add_argument("--touch", type=int, default=0, metavar="GIB",
+                        help="turns: host memory that is touched before, as a virtual machine may get it only then")
     parser.add_argument("--left", type=int, default=LEFT_MIB, metavar="MIB", help="turns: memory left to both")
     options = parser.parse_args()
-    options.turns = turns.Plan(options.mib, options.left, options.phase, options.switches, min(10, options.phase))
+    options.turns = turns.Plan(options.mib, options.left, options.phase, options.switches, min(10, options.phase),
+                               touched_gib=options.touch)
     options.jobs = 3
     return options
 

@@ -9,9 +9,16 @@ The time of the turns is compared with that of the same work one after the other
 before the turns and after them, in phases of their own, since machines drift. The time that is missing is told apart: in
 switches, and in steps that took longer. The times at which the processes log their sleep and wake say what happened in a
 switch.
+
+A virtual machine may get its memory from its host only when a process first touches it, at a few GiB/s, once in its life.
+The first sleep of each process would then measure the machine. So the plan may have the memory touched before.
 """
 
+import concurrent.futures
+import ctypes
 import dataclasses
+import mmap
+import os
 import re
 import time
 
@@ -20,6 +27,7 @@ import programs
 GIB = 1 << 30
 SHARE, PHASE_SECONDS = 0.9, 30
 SWITCH_SECONDS, START_SECONDS = 3, 20
+MADV_HUGEPAGE, MADV_POPULATE_WRITE = 14, 23
 
 ASKED = re.compile(r"waking: asked process ")
 ASLEEP = re.compile(r"asleep: (\d+) MiB .* in (\d+) ms: (\d+) ms until .*, (\d+) ms to get .*, (\d+) ms to move")
@@ -55,6 +63,7 @@ class Plan:
     switches: int
     alone_seconds: float = 10
     limit_s: float = 280
+    touched_gib: int = 0
 
     def process_s(self):
         """The time limit of each process."""
@@ -154,6 +163,24 @@ class Outcome:
         return sum(turn.checked + turn.worked - self.alone_s(nth) for nth, turn in enumerate(self.turns))
 
 
+def touch_one_gib(memory):
+    address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    madvise = ctypes.CDLL(None, use_errno=True).madvise
+    madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    madvise(address, GIB, MADV_HUGEPAGE)
+    if madvise(address, GIB, MADV_POPULATE_WRITE):
+        raise OSError(ctypes.get_errno(), "host memory could not be touched")
+
+
+def touch_host(gib):
+    """Has all processors touch that much memory, and gives it back. Returns the seconds of the touches."""
+    begun = time.monotonic()
+    memories = [mmap.mmap(-1, GIB, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) for _ in range(gib)]
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(touch_one_gib, memories))
+    return time.monotonic() - begun
+
+
 def take_alone(program, which, plan, outcome):
     """A phase in which the process has the device for itself. False: it has failed."""
     program.tell(plan.alone_seconds)
@@ -213,6 +240,10 @@ def check(results, library, start, plan, host_left, reason):
     start(config, name, words, seconds) starts a program. host_left() returns the bytes that the host has left, and
     reason(name) what a program said about its failure.
     """
+    if plan.touched_gib:
+        seconds = touch_host(plan.touched_gib)
+        results.note("turns: host memory touched before, without gpupool",
+                     f"{plan.touched_gib} GiB, {plan.touched_gib / seconds:.1f} GiB/s")
     probe = programs.BIN / "sleep_turns"
     variables = {"GPUPOOL_POOL": "vmm", "GPUPOOL_SLEEP": "on", "GPUPOOL_SLEEP_KEEP": "on", "GPUPOOL_LOG": "info"}
     config, outcome, begun, both = programs.Config("turns", library, variables), Outcome(), time.monotonic(), []

@@ -40,20 +40,42 @@ static int fall_asleep(void)
 	return fall_asleep_and(false);
 }
 
-static int wake(void)
+/* Takes device memory in steps of at most these bytes. -ENOMEM once a step finds none. */
+static int take_in_steps(struct gp_pool *pool, uint64_t most)
+{
+	for (;;) {
+		uint64_t taken = 0;
+		bool is_all;
+		int r = gp_pool_sleep_take_some(pool, most, &taken, &is_all);
+
+		if (r || is_all)
+			return r;
+		ck_assert_uint_le(taken, most);
+		if (!taken)
+			return -ENOMEM;
+	}
+}
+
+/* step: 0: all memory at once. */
+static int wake_in_steps(uint64_t step)
 {
 	struct gp_pool *pool = fixture_pool();
 	int r = gp_pool_sleep_enter(pool, 0);
 
 	if (r)
 		return r;
-	r = gp_pool_sleep_take_device(pool);
+	r = step ? take_in_steps(pool, step) : gp_pool_sleep_take_device(pool);
 	if (!r)
 		r = gp_pool_sleep_move_in(pool);
 	if (r)
 		gp_pool_sleep_return_device(pool);
 	gp_pool_sleep_leave(pool);
 	return r;
+}
+
+static int wake(void)
+{
+	return wake_in_steps(0);
 }
 
 static struct gp_sleep_bytes asleep(void)
@@ -218,6 +240,17 @@ START_TEST(a_sleep_that_fails_can_be_undone_and_tried_again)
 }
 END_TEST
 
+/* Counts the calls of that kind in the log from that number on. */
+static unsigned calls_since(uint64_t n_logged, enum fake_call call)
+{
+	unsigned n = 0;
+
+	ck_assert_uint_le(px.fake.n_logged - n_logged, FAKE_LOG_SIZE);
+	for (uint64_t i = n_logged; i < px.fake.n_logged; i++)
+		n += px.fake.log[i % FAKE_LOG_SIZE].call == call;
+	return n;
+}
+
 /* Counts the calls of that kind in the log before the last time that host memory was taken. */
 static unsigned calls_before_last_take(enum fake_call call)
 {
@@ -335,6 +368,75 @@ START_TEST(a_wake_that_fails_holds_no_device_memory_and_can_be_tried_again)
 	ck_assert_uint_eq(asleep().device_bytes, 80 * GP_MIB);
 	fixture_check();
 	ck_assert_int_eq(wake(), 0);
+	ck_assert_uint_eq(px.fake.reserved_bytes, 80 * GP_MIB);
+	ck_assert_uint_eq(px.fake.host_bytes, 0);
+}
+END_TEST
+
+START_TEST(a_wake_copies_into_the_memory_that_it_has_while_it_waits_for_more)
+{
+	struct gp_pool *pool = fixture_pool();
+	uint64_t taken = 0, n_logged;
+	bool is_all;
+
+	for (int i = 0; i < 4; i++)
+		fixture_alloc(20 * GP_MIB);
+	ck_assert_int_eq(fall_asleep(), 0);
+	ck_assert_int_eq(gp_pool_sleep_enter(pool, 0), 0);
+	px.fake.outside = FIXTURE_CAPACITY - 50 * GP_MIB;
+	n_logged = px.fake.n_logged;
+	ck_assert_int_eq(gp_pool_sleep_take_some(pool, UINT64_MAX, &taken, &is_all), 0);
+	ck_assert(!is_all);
+	ck_assert_uint_eq(taken, 40 * GP_MIB);
+	ck_assert_uint_eq(asleep().taken_bytes, 40 * GP_MIB);
+	ck_assert_uint_eq(asleep().device_bytes, 80 * GP_MIB);
+	ck_assert_uint_ge(calls_since(n_logged, FAKE_COPY), 2);
+	n_logged = px.fake.n_logged;
+	ck_assert_int_eq(gp_pool_sleep_take_some(pool, UINT64_MAX, &taken, &is_all), 0);
+	ck_assert_uint_eq(taken, 40 * GP_MIB);
+	ck_assert_uint_eq(calls_since(n_logged, FAKE_COPY), 0);
+	px.fake.outside = 0;
+	ck_assert_int_eq(gp_pool_sleep_take_some(pool, 20 * GP_MIB, &taken, &is_all), 0);
+	ck_assert(!is_all);
+	ck_assert_int_eq(gp_pool_sleep_take_some(pool, 20 * GP_MIB, &taken, &is_all), 0);
+	ck_assert(is_all);
+	ck_assert_uint_eq(taken, 80 * GP_MIB);
+	n_logged = px.fake.n_logged;
+	ck_assert_int_eq(gp_pool_sleep_move_in(pool), 0);
+	ck_assert_uint_eq(calls_since(n_logged, FAKE_COPY), 0);
+	ck_assert_uint_eq(asleep().device_bytes, 0);
+	gp_pool_sleep_leave(pool);
+	fixture_check();
+}
+END_TEST
+
+/* The third step finds no memory, or a step fails. What came before goes back once its copies are done. */
+static const struct {
+	enum fake_call call;
+	unsigned nth;
+	int error, result;
+} step_failures[] = {
+	{FAKE_RESERVE, 3, -ENOMEM, -ENOMEM},
+	{FAKE_RESERVE, 3, 999, 999},
+	{FAKE_MAP, 3, -ENOMEM, -ENOMEM},
+	{FAKE_MAP, 3, 999, 999},
+	{FAKE_COPY, 4, 999, 999},
+	{FAKE_COPY_WAIT, 1, 999, 999},
+};
+
+START_TEST(a_wake_in_steps_that_fails_holds_no_device_memory_and_can_be_tried_again)
+{
+	for (int i = 0; i < 4; i++)
+		fixture_alloc(20 * GP_MIB);
+	ck_assert_int_eq(fall_asleep(), 0);
+	fake_plan(&px.fake,
+		(struct fake_plan){step_failures[_i].call, step_failures[_i].nth, 1, step_failures[_i].error});
+	ck_assert_int_eq(wake_in_steps(20 * GP_MIB), step_failures[_i].result);
+	ck_assert_uint_eq(px.fake.reserved_bytes, 0);
+	ck_assert_uint_eq(asleep().device_bytes, 80 * GP_MIB);
+	ck_assert_uint_eq(asleep().taken_bytes, 0);
+	fixture_check();
+	ck_assert_int_eq(wake_in_steps(20 * GP_MIB), 0);
 	ck_assert_uint_eq(px.fake.reserved_bytes, 80 * GP_MIB);
 	ck_assert_uint_eq(px.fake.host_bytes, 0);
 }
@@ -585,7 +687,7 @@ START_TEST(random_allocations_frees_sleeps_and_wakes_keep_every_invariant)
 
 			if (fault)
 				fake_plan(&px.fake, (struct fake_plan){call, 1 + which % 4, 1, -ENOMEM});
-			if (wake())
+			if (wake_in_steps(i % 2 ? 64 * GP_MIB : 0))
 				ck_assert_uint_eq(
 					asleep().device_bytes + px.fake.reserved_bytes, fixture_stats().total_bytes);
 			fake_plan(&px.fake, (struct fake_plan){call, 1, 0, 0});
@@ -613,6 +715,9 @@ int main(void)
 		2 * (int)(sizeof(sleep_failures) / sizeof(*sleep_failures)));
 	tcase_add_loop_test(tc, copies_into_new_host_memory_run_while_the_next_piece_is_taken, 0, 2);
 	tcase_add_test(tc, each_piece_of_host_memory_is_announced_with_the_one_before);
+	tcase_add_test(tc, a_wake_copies_into_the_memory_that_it_has_while_it_waits_for_more);
+	tcase_add_loop_test(tc, a_wake_in_steps_that_fails_holds_no_device_memory_and_can_be_tried_again, 0,
+		(int)(sizeof(step_failures) / sizeof(*step_failures)));
 	tcase_add_loop_test(tc, host_memory_is_unpinned_asleep_and_pinned_again_by_the_wake, 0, 2);
 	ADD_ROWS(tc, wake_failures, a_wake_that_fails_holds_no_device_memory_and_can_be_tried_again);
 	tcase_add_test(tc, a_wake_without_enough_device_memory_takes_none_of_it);

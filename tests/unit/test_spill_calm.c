@@ -181,6 +181,19 @@ START_TEST(room_that_was_too_small_at_the_first_look_does_not_keep_memory_in_the
 }
 END_TEST
 
+/* Another process holds the rest of the device for a minute, and then ends. */
+START_TEST(room_that_was_too_small_for_long_is_tried_as_soon_as_it_has_grown)
+{
+	start();
+	need(PART, 1);
+	for (uint64_t end_ns = now_ns + 60 * S; now_ns < end_ns; now_ns += LOOK)
+		if (gp_spill_calm_look(&calm, now_ns, 2 * GP_MIB))
+			gp_spill_calm_note_back(&calm, now_ns, 0);
+	let(GP_SPILL_CALM_NS + 2 * LOOK, PART);
+	ck_assert_uint_eq(host_bytes, 0);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("spill_calm");
@@ -193,6 +206,7 @@ int main(void)
 	tcase_add_test(tc, memory_comes_back_in_parts_as_far_as_there_was_room_all_the_time);
 	tcase_add_test(tc, a_return_that_is_not_possible_is_tried_again_ever_less_often);
 	tcase_add_test(tc, room_that_was_too_small_at_the_first_look_does_not_keep_memory_in_the_host);
+	tcase_add_test(tc, room_that_was_too_small_for_long_is_tried_as_soon_as_it_has_grown);
 	suite_add_tcase(suite, tc);
 	return suite_run(suite);
 }
