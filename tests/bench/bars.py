@@ -18,6 +18,7 @@ UP_TO_1_MIB = ("512 B", "4 KiB", "64 KiB", "1 MiB", "mixed")
 FIRST_CALLS = "first calls of a process"
 FIRST_CELLS = ("first allocation", "first free", "first release")
 RUNS = 15
+ALONE = ", alone"  # ends the name of a group of runs alone, for the memory in use on the device
 STREAM_ORDER = ", in stream order"  # ends the name of a group of programs that allocate in stream order
 ASYNC_KINDS, ASYNC_RUNS = ("split", "vmm"), 7
 ASYNC_NS = {"": 110, ", shared": 60}  # of a pair, by the runtime of the peer
@@ -141,7 +142,7 @@ def peak_ratio(peer, base, group="PyTorch training"):
 
     def measure(book):
         found = measure_in(book, group)
-        return measure_in(book, f"{group}, alone") if found is None else found
+        return measure_in(book, group + ALONE) if found is None else found
     return measure
 
 
@@ -151,7 +152,7 @@ def outside_note(peer, base, group="PyTorch training"):
     A sample is taken every 10 ms, so what a pool holds for less time may be missed.
     """
     def note(book):
-        pool_bytes, own_bytes = (most_bytes(book, f"{group}, alone", name, ["outside_peak"]) for name in (peer, base))
+        pool_bytes, own_bytes = (most_bytes(book, group + ALONE, name, ["outside_peak"]) for name in (peer, base))
         return f"in use on the device: {pool_bytes / own_bytes:.3f}" if pool_bytes and own_bytes else ""
     return note
 
@@ -274,7 +275,7 @@ def async_median(group, kind):
 
 
 def answers(group):
-    """The number of different answers of all runs: 1 if those of gpupool's runs are those of the driver's."""
+    """The number of different answers of all runs; 1 if all are equal."""
     def measure(book):
         found = {}
         for row in book.samples():

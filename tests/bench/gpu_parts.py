@@ -184,7 +184,7 @@ def run_costs(book, setup, options, log):
 
 def add_peaks(found, running):
     """
-    Adds the peak of gpupool, if the program runs under it. What the program then says of its own pool is dropped: it is
+    Adds the peak of gpupool, if the program runs under it. Then the peak of the program's own pool is dropped: it is
     gpupool's answer for the default pool, or the figure of a pool that is not in use.
     """
     status = running.status()

@@ -81,7 +81,7 @@ class Search:
 
     def measure_peak(self, book, mib):
         """
-        Measures the peak on the device in a run alone. What a loop needs differs by some MiB from run to run, so a run
+        Measures the peak on the device in a run alone. The need of a loop varies by some MiB from run to run, so a run
         may fail under the smallest limit. Then larger ones follow, until a run finishes.
         """
         for nth in range(PEAK_STEPS + 1):

@@ -25,7 +25,10 @@ def base_of(book, group):
 
 
 def times(book):
+    """The times of runs alone are left out: nothing else was measured at the same time."""
     for group in book.groups():
+        if group.endswith(bars.ALONE):
+            continue
         for cell in book.cells(group):
             for peer in book.peers(group):
                 found = book.figure(group, cell, peer)
