@@ -377,9 +377,10 @@ def judge(book):
 
 
 def format_bars(rows):
-    lines = [f"{'bar':<66} {'figure':>10} {'':<6} {'bar':>8}  verdict"]
+    width = max((len(row["what"]) for row in rows), default=0)
+    lines = [f"{'bar':<{width}} {'figure':>10} {'':<6} {'bar':>8}  verdict"]
     for row in rows:
         figure = "-" if row["value"] is None else f"{row['value']:.4g}"
         note = f" ({row['note']})" if row["note"] else ""
-        lines.append(f"{row['what']:<66} {figure:>10} {row['unit']:<6} {row['bar']:>8}  {row['verdict']}{note}")
+        lines.append(f"{row['what']:<{width}} {figure:>10} {row['unit']:<6} {row['bar']:>8}  {row['verdict']}{note}")
     return lines

@@ -24,13 +24,13 @@ HIGHS_MIB = (1536, 2048)  # the loops are expected to finish below the first; th
 PROBES = 3
 PEAK_STEPS = 8  # above the smallest limit, for the run alone whose peak is measured
 RUN_SECONDS, JOBS = 90, 12
-# The ways of the bars come first: their figures are there even if the part is ended early.
 WAYS = {
     "auto": ("auto", {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}),
     "expandable": (None, {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}),
     "split": ("split", {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}),
     "own": (None, {}),
 }
+BAR_WAYS = ("auto", "expandable")  # of a bar: their figures are complete before the other ways begin
 
 
 def least(works, low, high, step=STEP_MIB):
@@ -100,17 +100,8 @@ class Search:
         book.miss(PEAK, self.loop, self.way, f"fails alone with {mib} to {mib + PEAK_STEPS * STEP_MIB} MiB")
 
 
-def measure(book, setup, folder, selected, loops=LOOPS):
+def measure_together(book, searches):
     """The searches run side by side, each run within its own limit; the peaks are measured one after another."""
-    searches = []
-    for way, (kind, variables) in WAYS.items():
-        peer = setup.script(way, "torch", "play_limits.py", kind, variables=variables)
-        if selected and way not in selected:
-            continue
-        if peer.why_missing:
-            book.miss(SMALLEST, "", way, peer.why_missing)
-            continue
-        searches += [Search(loop, way, peer, folder) for loop in loops]
     with concurrent.futures.ThreadPoolExecutor(JOBS) as runs, \
             concurrent.futures.ThreadPoolExecutor(max(len(searches), 1)) as pool:
         found = list(pool.map(lambda search: search.least(runs), searches))
@@ -120,3 +111,17 @@ def measure(book, setup, folder, selected, loops=LOOPS):
             continue
         book.value(f"{SMALLEST}, {search.loop}, {search.way}", mib, "MiB")
         search.measure_peak(book, mib)
+
+
+def measure(book, setup, folder, selected, loops=LOOPS):
+    searches = []
+    for way, (kind, variables) in WAYS.items():
+        peer = setup.script(way, "torch", "play_limits.py", kind, variables=variables)
+        if selected and way not in selected:
+            continue
+        if peer.why_missing:
+            book.miss(SMALLEST, "", way, peer.why_missing)
+            continue
+        searches += [Search(loop, way, peer, folder) for loop in loops]
+    for is_of_bar in (True, False):
+        measure_together(book, [search for search in searches if (search.way in BAR_WAYS) == is_of_bar])

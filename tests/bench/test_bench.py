@@ -479,8 +479,26 @@ print(play.default_pool_peak())
         self.assertEqual(self.peak_of(1765), ({}, ["fails alone with 1700 to 1764 MiB"]))
         self.assertEqual(self.peak_of(1700, None), ({}, ["the memory in use on the device cannot be read"]))
 
-    def test_the_ways_that_a_bar_compares_are_measured_first(self):
-        self.assertEqual(list(limits.WAYS)[:2], ["auto", "expandable"])
+    def test_the_ways_that_a_bar_compares_are_complete_before_the_others_begin(self):
+        done = []
+        setup = unittest.mock.Mock()
+        setup.script.side_effect = lambda name, *_, **__: Peer(name, [])
+        with unittest.mock.patch.multiple(
+                limits.Search, least=lambda search, _: done.append(f"{search.way} limit") or 1300,
+                measure_peak=lambda search, *_: done.append(f"{search.way} peak")):
+            limits.measure(books.Book(), setup, None, [], ["gpt"])
+        self.assertEqual([sorted(done[:2]), done[2:4], sorted(done[4:6]), done[6:]],
+                         [["auto limit", "expandable limit"], ["auto peak", "expandable peak"],
+                          ["own limit", "split limit"], ["split peak", "own peak"]])
+
+    def test_only_the_selected_ways_are_searched(self):
+        setup, book = unittest.mock.Mock(), books.Book()
+        setup.script.side_effect = lambda name, *_, **__: Peer(name, ["sh", "-c", "test $1 -ge 1300"])
+        with tempfile.TemporaryDirectory() as folder:
+            limits.measure(book, setup, pathlib.Path(folder), ["expandable"], ["gpt"])
+        self.assertEqual(book.rows[0]["name"], "smallest limit, gpt, expandable")
+        self.assertTrue(1300 <= book.rows[0]["value"] < 1300 + limits.STEP_MIB)
+        self.assertEqual({row.get("peer", "expandable") for row in book.rows}, {"expandable"})
 
     @unittest.skipUnless(STAT.exists(), "gpupool-stat was not built")
     def test_a_trace_is_replayed_through_another_pool(self):
