@@ -9,6 +9,7 @@ not reached, and a peer that was not measured does not count as beaten.
 import dataclasses
 import statistics
 
+import limits
 from figures import median_interval
 
 STATIC, SHARED = "split", "split, shared"
@@ -17,6 +18,14 @@ UP_TO_1_MIB = ("512 B", "4 KiB", "64 KiB", "1 MiB", "mixed")
 FIRST_CALLS = "first calls of a process"
 FIRST_CELLS = ("first allocation", "first free", "first release")
 RUNS = 15
+ALONE = ", alone"  # ends the name of a group of runs alone, for the memory in use on the device
+STREAM_ORDER = ", in stream order"  # ends the name of a group of programs that allocate in stream order
+ASYNC_KINDS, ASYNC_RUNS = ("split", "vmm"), 7
+ASYNC_NS = {"": 110, ", shared": 60}  # of a pair, by the runtime of the peer
+ASYNC_CELLS = ("pingpong 512 B", "pingpong 64 KiB", "pingpong 1 MiB", "pingpong 64 MiB", "window 64 KiB, 16 live",
+               "pingpong 64 KiB, 4 streams alive")
+# The programs, and whether the driver's default pool serves them raw, so that its peak can be compared.
+ASYNC_PROGRAMS = {"PyTorch training": True, "CuPy step": True, "JAX step": True, "RMM step": False}
 COMPARE = {
     "<=": lambda value, limit: value <= limit,
     "<": lambda value, limit: value < limit,
@@ -120,11 +129,11 @@ def most_bytes(book, group, peer, keys):
     return max((value for value in found if value is not None), default=None)
 
 
-def peak_ratio(peer, base):
+def peak_ratio(peer, base, group="PyTorch training"):
     """
-    Peak memory of gpupool over that of PyTorch's own pool. PyTorch does not count memory that other libraries of the
-    process take from the driver, and gpupool does, so that memory is subtracted first. The figures come from the runs
-    that take turns, or from the runs of the program alone if the former lack a column.
+    Peak memory of gpupool over that of the program's own pool, or of the driver's default pool. These do not count memory
+    that other libraries of the process take from the driver, and gpupool does, so that memory is subtracted first. The
+    figures come from the runs that take turns, or from the runs of the program alone if the former lack a column.
     """
     def measure_in(book, group):
         pool_bytes, other_bytes = (most_bytes(book, group, peer, [key]) for key in ("pool_peak", "beside"))
@@ -132,18 +141,18 @@ def peak_ratio(peer, base):
         return (pool_bytes - other_bytes) / own_bytes if pool_bytes and own_bytes and other_bytes is not None else None
 
     def measure(book):
-        found = measure_in(book, "PyTorch training")
-        return measure_in(book, "PyTorch training, alone") if found is None else found
+        found = measure_in(book, group)
+        return measure_in(book, group + ALONE) if found is None else found
     return measure
 
 
-def outside_note(peer, base):
+def outside_note(peer, base, group="PyTorch training"):
     """
     The remark with the same ratio for memory in use on the device, CUDA context included, in runs of the program alone.
+    A sample is taken every 10 ms, so what a pool holds for less time may be missed.
     """
     def note(book):
-        pool_bytes, own_bytes = (most_bytes(book, "PyTorch training, alone", name, ["outside_peak"])
-                                 for name in (peer, base))
+        pool_bytes, own_bytes = (most_bytes(book, group + ALONE, name, ["outside_peak"]) for name in (peer, base))
         return f"in use on the device: {pool_bytes / own_bytes:.3f}" if pool_bytes and own_bytes else ""
     return note
 
@@ -249,15 +258,48 @@ def start_note(book):
     return f"beside raw: {beside - alone:.0f}" if None not in (beside, alone) else ""
 
 
-def limits_over(base):
-    """The larger of two ratios: of the memory that a training loop needs on the device with auto, and with the base."""
+def limit_over(loop, base):
+    """Memory on the device at the peak of a training loop under its smallest limit: with auto, over that with the base."""
     def measure(book):
-        ratios = []
-        for loop in ("transformer", "gpt"):
-            own, other = (book.value_of(f"peak on the device under it, {loop}, {way}") for way in ("auto", base))
-            ratios.append(own / other if own and other else None)
-        return max(ratios) if None not in ratios else None
+        own, other = (book.value_of(f"{limits.PEAK}, {loop}, {way}") for way in ("auto", base))
+        return own / other if own and other else None
     return measure
+
+
+def async_median(group, kind):
+    """The median of the ratios of runs that took turns, since the machine drifts from run to run."""
+    def measure(book):
+        found = book.ratios(group, "step", kind, "raw")
+        return statistics.median(found) if len(found) >= ASYNC_RUNS else None
+    return measure
+
+
+def answers(group):
+    """The number of different answers of all runs; 1 if all are equal."""
+    def measure(book):
+        found = {}
+        for row in book.samples():
+            if row["group"] == group and "answer" in row["found"]:
+                found.setdefault(row["peer"], set()).add(row["found"]["answer"])
+        return len(set.union(*found.values())) if {"raw", *ASYNC_KINDS} <= set(found) else None
+    return measure
+
+
+def async_bars():
+    """Allocations in stream order: pairs, and programs relative to the driver's default pool (raw)."""
+    for runtime, ns in ASYNC_NS.items():
+        for kind in ASYNC_KINDS:
+            yield Bar(f"pair in stream order, {kind}, {'shared' if runtime else 'static'} runtime: the slowest", "ns", "<=", ns,
+                      lambda book, peer=kind + runtime: worst(book, "in stream order", ASYNC_CELLS, peer))
+    for program, has_peak in ASYNC_PROGRAMS.items():
+        group = program + STREAM_ORDER
+        for kind in ASYNC_KINDS:
+            yield Bar(f"{group}, {kind} over the driver: time, median", "times", "<=", 1.02, async_median(group, kind),
+                      time_note(group, kind, "raw"))
+            if has_peak:
+                yield Bar(f"{group}, {kind} over the driver: peak memory", "times", "<=", 1,
+                          peak_ratio(kind, "raw", group), outside_note(kind, "raw", group))
+        yield Bar(f"{group}: number of different answers", "", "=", 1, answers(group))
 
 
 BARS = [
@@ -312,8 +354,9 @@ BARS = [
     Bar("longest of the first allocation, free and release of a process", "ms", "<=", 1, first_calls_ms),
     Bar("pinned memory that no cache has, from 64 MiB on", "GiB/s", ">=", 10, cold_slowest, cold_note),
     Bar("pinned memory that no cache has, 256 MiB", "ms", "<=", 25, cold_256_ms),
-    Bar("smallest memory of a training loop on the device: auto over PyTorch's expandable segments", "times", "<=", 1,
-        limits_over("expandable")),
+    *(Bar(f"smallest memory of the loop {loop} on the device: auto over expandable segments", "times", "<=", 1,
+          limit_over(loop, "expandable")) for loop in limits.LOOPS),
+    *async_bars(),
     Bar("delay of another process's start meanwhile", "ms", "<=", 50, start_delay, start_note),
     Bar("watched every 10 ms: time of a pair", "times", "<", 1.01, value("watched every 10 ms: time of a pair")),
 ]
@@ -334,9 +377,10 @@ def judge(book):
 
 
 def format_bars(rows):
-    lines = [f"{'bar':<66} {'figure':>10} {'':<6} {'bar':>8}  verdict"]
+    width = max((len(row["what"]) for row in rows), default=0)
+    lines = [f"{'bar':<{width}} {'figure':>10} {'':<6} {'bar':>8}  verdict"]
     for row in rows:
         figure = "-" if row["value"] is None else f"{row['value']:.4g}"
         note = f" ({row['note']})" if row["note"] else ""
-        lines.append(f"{row['what']:<66} {figure:>10} {row['unit']:<6} {row['bar']:>8}  {row['verdict']}{note}")
+        lines.append(f"{row['what']:<{width}} {figure:>10} {row['unit']:<6} {row['bar']:>8}  {row['verdict']}{note}")
     return lines

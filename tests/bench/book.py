@@ -115,8 +115,8 @@ def format_figure(found):
 def layout(title, head, lines, width=13):
     """Formats columns: the first as wide as its widest cell, the others of one width."""
     first = max(len(line[0]) for line in [[title, *head], *lines])
-    width = max([width, *(len(word) + 2 for word in head)])
     rows = [[title, *head], *lines]
+    width = max([width, *(len(word) + 2 for row in rows for word in row[1:])])
     return ["".join([f"{row[0]:<{first}}", *(f"{word:>{width}}" for word in row[1:])]).rstrip() for row in rows]
 
 

@@ -75,7 +75,7 @@ def tables(book):
     lines = []
     for group in filter(book.peers, book.groups()):
         lines += books.time_table(book, group)
-        base = next((name for name in saved.BASES if name in book.peers(group)), None)
+        base = saved.base_of(book, group)
         lines += books.ratio_table(book, group, base) if base else []
         lines += books.before_table(book, group)
         lines += books.memory_lines(book, group)

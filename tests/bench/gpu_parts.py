@@ -26,7 +26,9 @@ SHORT_WINDOWS = 15  # for programs whose window takes some ten milliseconds
 KERNEL_US, OVERLAP_US = 10, 50
 PINNED = (4 * KIB, 64 * KIB, MIB, 16 * MIB, 256 * MIB)
 UP_TO_1_MIB = (512, 4 * KIB, 64 * KIB, MIB, 0)
-TORCH_ALLOCATOR = "libc10"  # the library from which PyTorch allocates; cuBLAS, for example, asks the driver itself
+# Libraries that ask the driver for memory themselves, beside the program's allocator. The bars subtract their memory from
+# gpupool's peak. A library that is not named here counts for gpupool.
+OTHER_LIBRARIES = ("libcublas", "libcudnn", "libcufft", "libcurand", "libcusolver", "libcusparse", "libnccl")
 PROGRAM = Cell("step", {"pattern": "step"})
 
 
@@ -180,6 +182,18 @@ def run_costs(book, setup, options, log):
 # Programs.
 
 
+def add_peaks(found, running):
+    """
+    Adds the peak of gpupool, if the program runs under it. Then the peak of the program's own pool is dropped: it is
+    gpupool's answer for the default pool, or the figure of a pool that is not in use.
+    """
+    status = running.status()
+    if status:
+        found.pop("own_peak", None)
+        found["pool_peak"] = ctl.device_sum(status, "peak_total_bytes")
+        found["beside"] = running.bytes_of_libraries(OTHER_LIBRARIES)
+
+
 def run_once(book, group, nth, players, windows):
     """One run of each program: windows of steps in turn; the median window counts. Removes players that fail."""
     found = {name: [] for name in players}
@@ -195,12 +209,10 @@ def run_once(book, group, nth, players, windows):
                 book.miss(group, PROGRAM.name, name, str(trouble))
                 del players[name]
     for name, running in players.items():
-        turns, status = found[name], running.status()
+        turns = found[name]
         result = {**turns[-1], "ns": statistics.median(turn["ns"] for turn in turns),
                   "cpu_ns": statistics.median(turn["cpu_ns"] for turn in turns)}
-        if status:
-            result["pool_peak"] = ctl.device_sum(status, "peak_total_bytes")
-            result["beside"] = running.bytes_of_other_libraries(TORCH_ALLOCATOR)
+        add_peaks(result, running)
         book.sample(group, PROGRAM, name, nth, result)
 
 
@@ -230,10 +242,10 @@ def run_torch(book, setup, options, log):
     run_programs(book, options, log, "PyTorch training", torch_peers(setup))
 
 
-def run_alone(book, options, log, group, peers):
+def run_alone(book, options, log, group, peers, runs=3):
     """Each program alone, so that the memory in use on the device belongs to it."""
     for peer in player.select_peers(peers, options.peer, lambda name, why: book.miss(group, "", name, why)):
-        for nth in range(scaled(3, options)):
+        for nth in range(scaled(runs, options, 1)):
             with contextlib.ExitStack() as stack:
                 directory = stack.enter_context(programs.private_dir())
                 memory = stack.enter_context(MemoryWatch())
@@ -246,10 +258,7 @@ def run_alone(book, options, log, group, peers):
                 except programs.Trouble as trouble:
                     book.miss(group, PROGRAM.name, peer.name, str(trouble))
                     break
-                status = running.status()
-                if status:
-                    found["pool_peak"] = ctl.device_sum(status, "peak_total_bytes")
-                    found["beside"] = running.bytes_of_other_libraries(TORCH_ALLOCATOR)
+                add_peaks(found, running)
                 found["outside_peak"] = memory.peak()
                 book.sample(group, PROGRAM, peer.name, nth, found)
 
@@ -280,13 +289,15 @@ def run_jax(book, setup, options, log):
 
 ASYNC = {"GPUPOOL_ASYNC": "on"}
 ASYNC_RUNS, ASYNC_WINDOWS = 7, 2
+ASYNC_ALONE_RUNS = 1  # a run takes some eight seconds, most of them for its start
 
 
 def run_async(book, setup, options, log):
     """Pairs of cudaMallocAsync and cudaFreeAsync: the driver's, and those of the pool."""
     programs_of = {"": "player_async", ", shared": "player_async_shared"}
-    cells = [*(cell("pingpong", size) for size in (512, 64 * KIB, MIB, 64 * MIB)), cell("window", 64 * KIB, live=16),
-             cell("pingpong", 64 * KIB, streams=4)]
+    cells = [*(cell("pingpong", size) for size in (512, 64 * KIB, MIB, 64 * MIB)),
+             cell("window", 64 * KIB, ", 16 live", live=16),
+             cell("pingpong", 64 * KIB, ", 4 streams alive", streams=4)]
     peers = [setup.peer(f"{name}{label}", program, kind, ASYNC if kind else None)
              for name, kind in (("raw", None), ("split", "split"), ("vmm", "vmm"))
              for label, program in programs_of.items()]
@@ -296,11 +307,11 @@ def run_async(book, setup, options, log):
 def async_programs(setup):
     """Programs that allocate in stream order, by group: each raw, and from the pool."""
     scripts = {
-        "PyTorch training": ("torch", "play_torch.py", (), {"PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"}),
-        "CuPy step": ("cupy", "play_cupy.py", ("async",), {}),
-        "RMM step": ("rmm", "play_cupy.py", ("rmm",), {}),
         "JAX step": ("jax", "play_jax.py", (), {"XLA_PYTHON_CLIENT_ALLOCATOR": "cuda_async",
                                                 "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}),
+        "CuPy step": ("cupy", "play_cupy.py", ("async",), {}),
+        "PyTorch training": ("torch", "play_torch.py", (), {"PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"}),
+        "RMM step": ("rmm", "play_cupy.py", ("rmm",), {}),
     }
     for group, (needs, script, words, variables) in scripts.items():
         yield group, [setup.script("raw", needs, script, words=words, variables=variables),
@@ -316,7 +327,7 @@ def run_async_programs(book, setup, options, log, wanted):
 
 def run_async_memory(book, setup, options, log):
     for group, peers in async_programs(setup):
-        run_alone(book, options, log, f"{group}, in stream order, alone", peers)
+        run_alone(book, options, log, f"{group}, in stream order, alone", peers, ASYNC_ALONE_RUNS)
 
 
 def run_recorded(book, setup, options, log):
@@ -334,8 +345,8 @@ def run_traces(book, setup, options, log):
     extras.traces(book, setup.stat, programs.ROOT / "tests" / "traces", setup.torch_pools())
 
 
-def run_limits(book, setup, options, log):
-    limits.measure(book, setup, book.path.parent / "limits", options.peer)
+def run_limits(book, setup, options, log, loop):
+    limits.measure(book, setup, book.path.parent / "limits", options.peer, [loop])
 
 
 PARTS = {
@@ -356,7 +367,7 @@ PARTS = {
     "costs": run_costs,
     "first": run_first,
     "cold": run_cold,
-    "limits": run_limits,
+    **{f"limits-{loop}": functools.partial(run_limits, loop=loop) for loop in limits.LOOPS},
     "async": run_async,
     **{f"async-{name.lower()}": functools.partial(run_async_programs, wanted=name)
        for name in ("PyTorch", "CuPy", "RMM", "JAX")},

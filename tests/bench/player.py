@@ -99,14 +99,11 @@ class Player:
         except (OSError, ValueError):
             return None
 
-    def bytes_of_other_libraries(self, allocator):
-        """
-        Device memory that libraries other than the program's allocator got from the driver themselves. The program's
-        figures of its own pool do not include it.
-        """
+    def bytes_of_libraries(self, names):
+        """Device memory that libraries have whose names begin with one of these."""
         callers = (self.status("status callers") or {}).get("callers", [])
         return sum(row["bytes"] - row["pinned_bytes"] - row["unpooled_bytes"]
-                   for row in callers if not (row["caller"] or "").startswith(allocator))
+                   for row in callers if (row["caller"] or "").startswith(tuple(names)))
 
     def close(self):
         with contextlib.suppress(OSError):

@@ -9,6 +9,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "pages"))
 
+import bars
 import benchmarks
 import result_file
 from figures import figure, median_interval
@@ -17,8 +18,17 @@ BASES = ("own", "split alone")  # the peers with which the others of their table
 MIB = 1 << 20
 
 
+def base_of(book, group):
+    """The peer with which the others of the group are compared, or None."""
+    bases = ("raw",) if group.endswith(bars.STREAM_ORDER) else BASES
+    return next((name for name in bases if name in book.peers(group)), None)
+
+
 def times(book):
+    """The times of runs alone are left out: nothing else was measured at the same time."""
     for group in book.groups():
+        if group.endswith(bars.ALONE):
+            continue
         for cell in book.cells(group):
             for peer in book.peers(group):
                 found = book.figure(group, cell, peer)
@@ -30,7 +40,7 @@ def times(book):
 def ratios(book):
     for group in book.groups():
         peers = book.peers(group)
-        base = next((name for name in BASES if name in peers), None)
+        base = base_of(book, group)
         for cell in book.cells(group) if base else ():
             for peer in peers:
                 values = book.ratios(group, cell, peer, base) if peer != base else []

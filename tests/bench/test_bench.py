@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
@@ -72,6 +73,16 @@ class SavedTest(Quiet):
         self.assertEqual(found["peaks"], [{"group": "group", "peer": "split", "key": "pool_peak", "mib": 3}])
         self.assertEqual(found["values"], [{"name": "trace a.gz, vmm", "value": 1.5, "unit": "", "kind": "vmm", "trace": "a.gz"}])
         self.assertEqual(found["calls"], [{"name": "loop", "peer": "split", "pairs": 4, "calls": {"memory": 0}}])
+
+    def test_only_programs_that_took_turns_in_stream_order_are_compared_with_the_driver_s_pool(self):
+        book = books.Book()
+        for group in ("JAX step, in stream order", "in stream order", "JAX step, in stream order, alone"):
+            for peer, ns in (("raw", 4), ("split", 2)):
+                book.sample(group, CELL, peer, 0, {"ns": ns})
+        kept = saved.document(book, {})
+        found = [(row["group"], row["peer"], row["base"], row["median"]) for row in kept["ratios"]]
+        self.assertEqual(found, [("JAX step, in stream order", "split", "raw", 0.5)])
+        self.assertEqual({row["group"] for row in kept["cells"]}, {"JAX step, in stream order", "in stream order"})
 
     def test_a_result_file_has_no_empty_members(self):
         self.assertEqual(saved.document(books.Book(), {"command": "scripts/bench"}), {"runs": [{"command": "scripts/bench"}]})
@@ -164,14 +175,59 @@ class BarsTest(Quiet):
     def test_a_bar_without_a_figure_is_not_measured(self):
         self.assertEqual({row["verdict"] for row in bars.judge(books.Book())}, {"not measured"})
 
-    def test_the_loop_that_needs_most_memory_is_compared_and_both_have_to_be_measured(self):
-        what = "smallest memory of a training loop on the device: auto over PyTorch's expandable segments"
+    def test_each_loop_is_compared_on_the_device_once_both_ways_are_measured(self):
         book = books.Book()
         for name, mib in (("transformer, auto", 90.0), ("transformer, expandable", 100.0), ("gpt, auto", 110.0)):
             book.value(f"peak on the device under it, {name}", mib, "MiB")
-        self.assertEqual(self.judged(book, what)["verdict"], "not measured")
+
+        def found(loop):
+            row = self.judged(book, f"smallest memory of the loop {loop} on the device: auto over expandable segments")
+            return row["value"], row["verdict"]
+
+        self.assertEqual((found("transformer"), found("gpt")), ((0.9, "reached"), (None, "not measured")))
         book.value("peak on the device under it, gpt, expandable", 100.0, "MiB")
+        self.assertEqual((found("transformer"), found("gpt")), ((0.9, "reached"), (1.1, "NOT REACHED")))
+
+    def test_the_slowest_pair_in_stream_order_counts_and_no_cell_may_be_missing(self):
+        what, book = "pair in stream order, vmm, shared runtime: the slowest", books.Book()
+        for ns, cell in enumerate(bars.ASYNC_CELLS[1:], 56):
+            book.sample("in stream order", Cell(cell, {}), "vmm, shared", 0, {"ns": ns})
+        self.assertEqual(self.judged(book, what)["verdict"], "not measured")
+        book.sample("in stream order", Cell(bars.ASYNC_CELLS[0], {}), "vmm, shared", 0, {"ns": 50})
+        self.assertEqual((self.judged(book, what)["value"], self.judged(book, what)["verdict"]), (60, "reached"))
+        book.sample("in stream order", Cell(bars.ASYNC_CELLS[0], {}), "vmm, shared", 1, {"ns": 80})
+        self.assertEqual((self.judged(book, what)["value"], self.judged(book, what)["verdict"]), (65, "NOT REACHED"))
+
+    def of_stream_order(self, times, **more):
+        """A book of JAX with pairs of times: the driver's, and those of split."""
+        book, group = books.Book(), "JAX step, in stream order"
+        for nth, pair in enumerate(times):
+            for peer, ns in zip(("raw", "split"), pair):
+                book.sample(group, Cell("step", {}), peer, nth, {"ns": ns, **more.get(peer, {})})
+        return book
+
+    def test_programs_in_stream_order_are_compared_by_pairs_of_runs_and_not_by_their_medians(self):
+        what = "JAX step, in stream order, split over the driver: time, median"
+        drifting = [(10.0 + nth, 10.0 + nth) for nth in range(4)] + [(4.0, 8.0), (3.0, 6.0), (2.0, 4.0)]
+        row = self.judged(self.of_stream_order(drifting), what)
+        self.assertEqual((row["value"], row["verdict"], row["note"]), (1.0, "reached", "7 pairs of runs, interval 1.0000 to 2.0000"))
+        self.assertEqual(self.judged(self.of_stream_order(drifting[:6]), what)["verdict"], "not measured")
+
+    def test_the_peak_in_stream_order_is_compared_with_the_driver_s_pool(self):
+        what = "JAX step, in stream order, split over the driver: peak memory"
+        book = self.of_stream_order([(1.0, 1.0)], raw={"own_peak": 100}, split={"pool_peak": 180, "beside": 70})
         self.assertEqual((self.judged(book, what)["value"], self.judged(book, what)["verdict"]), (1.1, "NOT REACHED"))
+        for peer, peak in (("raw", 1000), ("split", 900)):
+            book.sample("JAX step, in stream order, alone", Cell("step", {}), peer, 0, {"ns": 1.0, "outside_peak": peak})
+        self.assertEqual(self.judged(book, what)["note"], "in use on the device: 0.900")
+
+    def test_an_answer_that_differs_from_the_driver_s_misses_the_bar(self):
+        what = "JAX step, in stream order: number of different answers"
+        book = self.of_stream_order([(1.0, 1.0)], raw={"answer": "1.5"}, split={"answer": "1.5"})
+        self.assertEqual(self.judged(book, what)["verdict"], "not measured")
+        for answer, verdict in (("1.5", "reached"), ("1.25", "NOT REACHED")):
+            book.sample("JAX step, in stream order", Cell("step", {}), "vmm", 0, {"ns": 1.0, "answer": answer})
+            self.assertEqual(self.judged(book, what)["verdict"], verdict)
 
     def test_a_figure_equal_to_its_limit_reaches_the_bar(self):
         what = "window of 32, up to 1 MiB, one thread, static"
@@ -259,9 +315,44 @@ class PlayersTest(Quiet):
             running = player.start(peer, directory, log)
             with contextlib.closing(running):
                 player.turn(running, Cell("many", {"pattern": "window", "bytes": 65536, "live": 32}), 1)
-                held = running.bytes_of_other_libraries("no such library")
-                self.assertGreater(held, 0)
-                self.assertEqual(running.bytes_of_other_libraries("player"), 0)
+                self.assertGreater(running.bytes_of_libraries(["libnone", "player"]), 0)
+                self.assertEqual(running.bytes_of_libraries(["libnone"]), 0)
+                found = {"ns": 1.0, "own_peak": 5}
+                gpu_parts.add_peaks(found, running)
+                self.assertGreater(found["pool_peak"], 0)
+                self.assertEqual((found["beside"], "own_peak" in found), (0, False))
+
+    def test_the_peak_of_the_driver_s_default_pool_is_read(self):
+        program = f"""
+import ctypes, sys
+sys.path.insert(0, {str(SCRIPT.parents[1] / "tests" / "bench")!r})
+import play
+if sys.argv[1:]:
+    runtime, block = ctypes.CDLL(sys.argv[1]), ctypes.c_void_p()
+    assert not runtime.cudaMallocAsync(ctypes.byref(block), ctypes.c_size_t(5 << 20), None)
+    assert not runtime.cudaFreeAsync(block, None)
+    assert not runtime.cudaDeviceSynchronize()
+print(play.default_pool_peak())
+"""
+        runtime = next(SIM.glob("libcudart.so.*"))
+        for words, library in (([runtime], f"{SIM}"), ([], f"{PROGRAMS}")):  # the driver without pools has no such peak
+            done = subprocess.run([sys.executable, "-B", "-c", program, *words], capture_output=True, text=True, timeout=60,
+                                  check=False, env={**os.environ, "LD_LIBRARY_PATH": library})
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            if words:
+                self.assertGreaterEqual(int(done.stdout), 5 << 20)
+            else:
+                self.assertEqual(done.stdout, "None\n")
+
+    def test_programs_in_stream_order_run_alone_once_and_jax_is_the_first(self):
+        found = []
+        setup = unittest.mock.Mock()
+        setup.script.side_effect = lambda name, *_, **__: Peer(name, [])
+        with unittest.mock.patch.object(gpu_parts, "run_alone", lambda *words: found.append(words[3:])):
+            gpu_parts.PARTS["async-memory"](None, setup, None, None)
+        self.assertEqual([group.partition(",")[0] for group, *_ in found], ["JAX step", "CuPy step", "PyTorch training", "RMM step"])
+        self.assertEqual({runs for *_, runs in found}, {1})
+        self.assertEqual([peer.name for peer in found[0][1]], ["raw", "split", "vmm"])
 
     def test_peers_take_turns_over_the_stub_driver(self):
         words = [PROGRAMS / "player_driver"]
@@ -349,7 +440,8 @@ class PlayersTest(Quiet):
             for least, peer in ((2001, Peer("own", ["sh", "-c", "test $1 -ge 2001"])),
                                 (1700, Peer("auto", ["sh", "-c", "test ${GPUPOOL_LIMIT%MiB} -ge 1700"], LIBRARY, STUB)),
                                 (None, Peer("none", ["sh", "-c", "exit 1"]))):
-                found = limits.Search("gpt", peer.name, peer, pathlib.Path(folder)).least(runs)
+                search = limits.Search("gpt", peer.name, peer, pathlib.Path(folder))
+                found = search.least(runs)
                 if least:
                     self.assertLessEqual(least, found)
                     self.assertLessEqual(found, least + limits.STEP_MIB)
@@ -358,8 +450,55 @@ class PlayersTest(Quiet):
         for least in range(1, 101):
             self.assertEqual(limits.least(lambda values, least=least: [value >= least for value in values], 0, 100, 1),
                              least)
+        self.assertIsNone(limits.least(lambda values: [False for _ in values], 0, 100, 1))
         works = {25: False, 50: True, 75: False, 100: True}
         self.assertEqual(limits.least(lambda values: [works.get(value, value > 80) for value in values], 0, 100, 1), 81)
+
+    def peak_of(self, mib, peak=3 << 20):
+        """The values, and the reasons for missing ones, of a program that needs the MiB. The search has found 1700."""
+        class Watch(contextlib.nullcontext):
+            def __enter__(self):
+                return self
+
+            def peak(self):
+                return peak
+
+        book = books.Book()
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.object(limits, "MemoryWatch", Watch):
+            peer = Peer("own", ["sh", "-c", f"test $1 -ge {mib}"])
+            limits.Search("gpt", "own", peer, pathlib.Path(folder)).measure_peak(book, 1700)
+        return {row.get("name"): row["value"] for row in book.rows if row["type"] == "value"}, [
+            row["why"] for row in book.rows if row["type"] == "miss"]
+
+    def test_the_peak_is_that_of_the_first_run_alone_that_finishes_and_its_limit_is_shown(self):
+        for mib, limit in ((1700, 1700), (1712, 1716), (1764, 1764)):
+            self.assertEqual(self.peak_of(mib), ({"peak on the device under it, gpt, own": 3.0,
+                                                    "limit of that run, gpt, own": limit}, []))
+
+    def test_a_peak_that_cannot_be_measured_has_a_reason(self):
+        self.assertEqual(self.peak_of(1765), ({}, ["fails alone with 1700 to 1764 MiB"]))
+        self.assertEqual(self.peak_of(1700, None), ({}, ["the memory in use on the device cannot be read"]))
+
+    def test_the_ways_that_a_bar_compares_are_complete_before_the_others_begin(self):
+        done = []
+        setup = unittest.mock.Mock()
+        setup.script.side_effect = lambda name, *_, **__: Peer(name, [])
+        with unittest.mock.patch.multiple(
+                limits.Search, least=lambda search, _: done.append(f"{search.way} limit") or 1300,
+                measure_peak=lambda search, *_: done.append(f"{search.way} peak")):
+            limits.measure(books.Book(), setup, None, [], ["gpt"])
+        self.assertEqual([sorted(done[:2]), done[2:4], sorted(done[4:6]), done[6:]],
+                         [["auto limit", "expandable limit"], ["auto peak", "expandable peak"],
+                          ["own limit", "split limit"], ["split peak", "own peak"]])
+
+    def test_only_the_selected_ways_are_searched(self):
+        setup, book = unittest.mock.Mock(), books.Book()
+        setup.script.side_effect = lambda name, *_, **__: Peer(name, ["sh", "-c", "test $1 -ge 1300"])
+        with tempfile.TemporaryDirectory() as folder:
+            limits.measure(book, setup, pathlib.Path(folder), ["expandable"], ["gpt"])
+        self.assertEqual(book.rows[0]["name"], "smallest limit, gpt, expandable")
+        self.assertTrue(1300 <= book.rows[0]["value"] < 1300 + limits.STEP_MIB)
+        self.assertEqual({row.get("peer", "expandable") for row in book.rows}, {"expandable"})
 
     @unittest.skipUnless(STAT.exists(), "gpupool-stat was not built")
     def test_a_trace_is_replayed_through_another_pool(self):
@@ -406,14 +545,17 @@ print(f"peak reserved={held['allocate'] * int(os.environ['TIMES'])} allocated={h
     def test_the_script_runs_on_the_simulated_gpu(self):
         with tempfile.TemporaryDirectory() as folder:
             words = [SCRIPT, "--sim", PROGRAMS.parents[1], "--scale", "0.1", "--out", folder]
-            for part in ("pinned", "loops", "cupy", "costs"):
+            for part in ("pinned", "loops", "cupy", "costs", "async"):
                 words += ["--part", part]
             words += ["--save", f"{folder}/saved"]
             done = subprocess.run(words, capture_output=True, text=True, timeout=100, check=False)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
             found = json.loads((pathlib.Path(folder) / "results.json").read_text())
             kept = {path.stem: json.loads(path.read_text()) for path in (pathlib.Path(folder) / "saved").iterdir()}
-        self.assertEqual(found["parts"], {"pinned": 0, "loops": 0, "cupy": 0, "costs": 0})
+        self.assertEqual(found["parts"], {"pinned": 0, "loops": 0, "cupy": 0, "costs": 0, "async": 0})
+        for peer in ("raw", "raw, shared", "split", "split, shared", "vmm", "vmm, shared"):
+            cells = [cell["cell"] for cell in kept["async"]["cells"] if cell["peer"] == peer]
+            self.assertEqual(cells, list(bars.ASYNC_CELLS))
         self.assertEqual(kept["pinned"]["runs"][0]["command"], "scripts/bench --part pinned --scale 0.1")
         self.assertEqual(kept["pinned"]["runs"][0]["hardware"], "the simulated GPU")
         self.assertIn(("pinned 1 MiB", "raw"), {(cell["cell"], cell["peer"]) for cell in kept["pinned"]["cells"]})

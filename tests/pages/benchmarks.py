@@ -27,6 +27,7 @@ SIMULATED = "the simulated GPU"
 # Names of peers (tests/bench/README.md) as the page writes them, in its order of columns.
 PEERS = {
     "raw": "raw",
+    "raw, shared": "raw, shared runtime",
     "split": "`split`, static runtime",
     "split, shared": "`split`, shared runtime",
     "vmm": "`vmm`, static runtime",
@@ -46,6 +47,8 @@ PEERS = {
     "UNSAFE floor": "floor, static",
     "UNSAFE floor, shared": "floor, shared",
 }
+
+PROGRAM_CELL = "step"  # the cell of a program, which its group names
 
 # Patterns of cells (tests/bench/README.md) in the words of the page.
 CELLS = (
@@ -77,6 +80,10 @@ SECTIONS = (
             "Nanoseconds of a pair of malloc and free in one thread. In a *window* a random one of the live blocks is freed "
             "and replaced by a new block. Rows with *four streams alive* were measured while the process had four other streams.",
             "pairs.svg", "Time of a pair of malloc and free by allocator, with one thread"),
+    Section("Allocations in stream order", ("async", "async-pytorch", "async-cupy", "async-jax", "async-rmm", "async-memory"),
+            "`cudaMallocAsync` and `cudaFreeAsync` from the driver's default pool (raw), and from gpupool with "
+            "`GPUPOOL_ASYNC=on`: nanoseconds of a pair, or of a step of a program. A machine drifts by up to 30 % within minutes, "
+            "so the times of programs are compared by the ratio of runs that took turns."),
     Section("Several threads", ("threads",),
             "Nanoseconds of a pair as each thread sees it: wall time, times threads, over pairs.",
             "threads.svg", "Time of a pair of malloc and free by allocator, with 16 threads"),
@@ -88,6 +95,11 @@ SECTIONS = (
     Section("Peak memory of a program", ("memory",),
             "Peak memory in use while PyTorch trained a transformer, as the device reports it, each run alone on it.",
             "memory.svg", "Peak memory in use on the device while PyTorch trained, by allocator"),
+    Section("Smallest memory of a training loop", ("limits-transformer", "limits-gpt"),
+            "The smallest limit under which a training loop of PyTorch finishes, and the peak memory in use on the device in a "
+            "run alone. PyTorch's own limit leaves out what other libraries allocate, so only the peak compares the ways: "
+            "`auto` is gpupool, *expandable* PyTorch's expandable segments. A run needs some MiB more or less than another, so "
+            "the run alone may need a larger limit, which is shown."),
     Section("Memory of recorded programs", ("traces",),
             "Peak memory taken from the driver over peak live memory, for the same allocations and frees. 1.00 would be "
             "perfect. `tests/traces/README.md` describes the programs, and why some memory is left over.",
@@ -155,21 +167,30 @@ def row_words(cell):
     return f"four streams: {words}" if "four streams" in cell["group"] else words
 
 
-def cell_table(parts, documents):
-    """A table of all cells of these parts: a line for each cell, a column for each peer."""
-    cells = [cell for part in parts for cell in documents[part].get("cells", [])]
-    if not cells:
-        return []
-    peers, found = in_order(cell["peer"] for cell in cells), {}
-    for cell in cells:
-        found.setdefault(row_words(cell), {})[cell["peer"]] = number(cell["ns"])
-    return result_file.table(["", *(PEERS.get(peer, peer) for peer in peers)],
-                         [[label, *(row.get(peer, "") for peer in peers)] for label, row in found.items()])
+def peer_words(peer):
+    return PEERS.get(peer, peer)
 
 
 def program_peer(peer):
     """The name of a peer of a program, whose runtime does not matter."""
-    return PEERS.get(peer, peer).replace(", static runtime", "")
+    return peer_words(peer).replace(", static runtime", "")
+
+
+def program_words(cell):
+    return cell["group"].removesuffix(", in stream order")
+
+
+def cell_tables(parts, documents):
+    """Tables of all cells of these parts, programs in the second: a line for each cell, a column for each peer."""
+    cells = [cell for part in parts for cell in documents[part].get("cells", [])]
+    for is_program, label_of, name_of in ((False, row_words, peer_words), (True, program_words, program_peer)):
+        chosen = [cell for cell in cells if (cell["cell"] == PROGRAM_CELL) == is_program]
+        peers, found = in_order(cell["peer"] for cell in chosen), {}
+        for cell in chosen:
+            found.setdefault(label_of(cell), {})[cell["peer"]] = number(cell["ns"])
+        if found:
+            yield result_file.table(["", *map(name_of, peers)],
+                                [[label, *(row.get(peer, "") for peer in peers)] for label, row in found.items()])
 
 
 def ratio_table(document):
@@ -186,9 +207,15 @@ PEAKS = {"outside_peak": "in use on the device", "own_peak": "taken by the progr
          "pool_peak": "taken by gpupool", "beside": "of which libraries other than the program's allocator took"}
 
 
+def peak_words(peak):
+    if (peak["peer"], peak["key"]) == ("raw", "own_peak"):
+        return "taken by the driver's default pool"
+    return PEAKS.get(peak["key"], peak["key"])
+
+
 def peak_table(document):
-    rows = [[peak["group"], program_peer(peak["peer"]), PEAKS.get(peak["key"], peak["key"]),
-             f"{number(peak['mib'])} MiB"] for peak in document.get("peaks", [])]
+    rows = [[peak["group"], program_peer(peak["peer"]), peak_words(peak), f"{number(peak['mib'])} MiB"]
+            for peak in document.get("peaks", [])]
     return result_file.table(["program", "allocator", "peak memory", ""], rows) if rows else []
 
 
@@ -223,7 +250,7 @@ def value_table(document):
 
 
 def call_table(document):
-    rows = [[PEERS.get(row["peer"], row["peer"]), cell_words(row["name"]), ", ".join(
+    rows = [[peer_words(row["peer"]), cell_words(row["name"]), ", ".join(
         f"{name} {number(float(count) / row['pairs'])}" for name, count in row["calls"].items())]
         for row in document.get("calls", [])]
     return result_file.table(["allocator", "loop", "calls for a pair"], rows) if rows else []
@@ -239,9 +266,12 @@ def wrap(words):
 
 def part_lines(parts, documents):
     lines = []
-    tables = [cell_table(parts, documents)]
+    tables = list(cell_tables(parts, documents))
+    tables += [word_table(documents[part]) for part in parts]
+    joined = {key: [row for part in parts for row in documents[part].get(key, [])] for key in ("ratios", "peaks")}
+    tables += [ratio_table(joined), peak_table(joined)]
     for part in parts:
-        tables += [make(documents[part]) for make in (word_table, ratio_table, peak_table, value_table, call_table)]
+        tables += [value_table(documents[part]), call_table(documents[part])]
     for table in filter(None, tables):
         lines += [*table, ""]
     for part in parts:

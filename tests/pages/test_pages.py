@@ -11,6 +11,7 @@ import contextlib
 import io
 import json
 import pathlib
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -108,17 +109,38 @@ class Pages(unittest.TestCase):
         self.save("streams", cells=[{**CELLS[0], "group": "four streams alive"}])
         self.assertIn("512 |\n| window of 32 live blocks of 64 KiB, four streams alive | | 80 | |\n", self.page())
 
+    def test_programs_have_a_table_of_their_own_with_a_row_for_each(self):
+        self.save("async", cells=CELLS)
+        for part, program in (("async-jax", "JAX step"), ("async-cupy", "CuPy step")):
+            cell = {"group": f"{program}, in stream order", "cell": "step"}
+            self.save(part, cells=[{**cell, "peer": peer, "ns": ns} for peer, ns in (("split", 90123), ("raw", 220123))],
+                      ratios=[{**cell, "peer": "split", "base": "raw", "median": 0.5, "n": 7}])
+        page = self.page()
+        self.assertIn("## Allocations in stream order\n", page)
+        self.assertIn("| | raw | `split`, static runtime | CUB |\n", page)
+        rows = "".join(f"| {program} step | 220\u00a0123 | 90\u00a0123 |\n" for program in ("CuPy", "JAX"))
+        self.assertIn(f"| | raw | `split` |\n| --- | --- | --- |\n{rows}", page)
+        self.assertIn("".join(f"| {program} step, in stream order | step | `split` | raw | 0.500 | | 7 |\n"
+                              for program in ("CuPy", "JAX")), page)
+
+    def test_each_part_of_the_benchmark_has_a_section(self):
+        parts = {part for section in benchmarks.SECTIONS for part in section.parts}
+        listed = subprocess.run([sys.executable, "-B", ROOT / "tests" / "bench" / "gpu.py", "list"], capture_output=True,
+                                text=True, timeout=60, check=True).stdout.split()
+        self.assertEqual(set(listed) - parts, set())
+
     def test_ratios_peaks_values_and_calls_have_tables(self):
         ratio = {"group": "CuPy step", "cell": "step", "peer": "split", "base": "own", "median": 1.0042, "low": 0.99,
                  "high": 1.012, "n": 15}
         self.save("cupy", ratios=[ratio, {**ratio, "peer": "vmm", "low": None, "high": None, "n": 3}],
-                  peaks=[{"group": "CuPy step", "peer": "own", "key": "own_peak", "mib": 16}])
+                  peaks=[{"group": "CuPy step", "peer": peer, "key": "own_peak", "mib": 16} for peer in ("own", "raw")])
         self.save("guest", values=[{"name": "preload without CUDA: wall time", "value": 140.25, "unit": "us"}])
         self.save("steady", calls=[{"name": "pingpong 1 GiB", "peer": "split", "pairs": 4, "calls": {"memory": 0, "fence": 2}}])
         page = self.page()
         self.assertIn("| CuPy step | step | `split` | own pool | 1.004 | 0.990 to 1.012 | 15 |\n", page)
         self.assertIn("| CuPy step | step | `vmm` | own pool | 1.004 | | 3 |\n", page)
         self.assertIn("| CuPy step | own pool | taken by the program's own pool | 16 MiB |\n", page)
+        self.assertIn("| CuPy step | raw | taken by the driver's default pool | 16 MiB |\n", page)
         self.assertIn("| preload without CUDA: wall time | 140 us |\n", page)
         self.assertIn("| `split`, static runtime | malloc and free, 1 GiB | memory 0, fence 0.5 |\n", page)
 
