@@ -68,9 +68,9 @@ int gp_pool_sleep_move_out(struct gp_pool *pool, bool (*must_stop)(void *arg), v
 int gp_pool_sleep_take_device(struct gp_pool *pool);
 
 /*
- * Takes at most these bytes of device memory for chunks that are asleep, maps them, and starts to copy their content in.
+ * Takes at most these bytes of device memory for chunks that are asleep, maps them, and starts to copy their content.
  * *ret_is_all: no chunk that is asleep lacks memory. *ret_taken is added to. 0 also if the driver has no more memory;
- * GP_E_DEAD or the driver's error. gp_pool_sleep_move_in takes it from there, or gp_pool_sleep_return_device undoes it.
+ * GP_E_DEAD or the driver's error. gp_pool_sleep_move_in does the rest, or gp_pool_sleep_return_device undoes it.
  */
 int gp_pool_sleep_take_some(struct gp_pool *pool, uint64_t most, uint64_t *ret_taken, bool *ret_is_all);
 

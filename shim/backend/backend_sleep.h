@@ -17,7 +17,7 @@ uint64_t gp_sleep_host_bytes(uint64_t *ret_kept_bytes);
 /* Returns the bytes of it that are registered with the driver. */
 uint64_t gp_sleep_pinned_bytes(void);
 
-/* To be called once all host memory for a sleep was taken, or some of it was refused: gives back what was made ready. */
+/* To be called once a sleep has all its host memory, or was refused some: gives back what was made ready. */
 void gp_sleep_host_drop_ahead(void);
 
 /*

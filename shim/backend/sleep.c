@@ -303,8 +303,8 @@ static bool fail_wake(const struct wait *wait, struct gp_sleep_result *result)
 }
 
 /*
- * Wakes the process, and waits for device memory until end_ns. The process stays asleep meanwhile and holds none of it,
- * so that two processes that wake at the same time do not wait for each other.
+ * Wakes the process, and waits for device memory until end_ns. The process stays asleep meanwhile, and holds memory
+ * only while more of it comes, so that two processes that wake at the same time do not wait for each other.
  */
 static bool wake(uint64_t end_ns, struct gp_sleep_result *result)
 {

@@ -78,8 +78,8 @@ bool gp_sleepers_unpin(struct gp_sleepers *sleepers);
 bool gp_sleepers_are_short(const struct gp_sleepers *sleepers);
 
 /*
- * Asks for device memory, on each device for what is asleep there: other processes to sleep, and with is_for_all for all
- * that they and the driver have cached. Returns true if any process is falling asleep for it.
+ * Asks for device memory, on each device for what is asleep there: other processes to sleep, and with is_for_all for
+ * all that they and the driver have cached. Returns true if any process is falling asleep for it.
  */
 bool gp_sleepers_ask(struct gp_sleepers *sleepers, bool is_for_all);
 

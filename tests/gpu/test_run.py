@@ -16,7 +16,6 @@ import tempfile
 import threading
 import types
 import unittest
-import unittest.mock
 from unittest import mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
@@ -1093,7 +1092,7 @@ class Turns(WithOut):
     def test_host_memory_is_touched_if_the_plan_says_so_and_the_row_says_how_fast(self):
         def start(config, name, words, seconds):
             return types.SimpleNamespace(tell=lambda *words: None, line=lambda: "", said=lambda: [])
-        with unittest.mock.patch.object(turns, "GIB", 1 << 20):
+        with mock.patch.object(turns, "GIB", 1 << 20):
             plan = turns.Plan(1, 1, 30, 2, 10, touched_gib=3)
             turns.check(self.results, pathlib.Path("lib"), start, plan, lambda: 0, lambda name: "")
         self.assertRegex(results.load(self.out, ["streams"])[0]["value"], r"^3 GiB, [0-9.]+ GiB/s$")

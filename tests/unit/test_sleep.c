@@ -410,7 +410,7 @@ START_TEST(a_wake_copies_into_the_memory_that_it_has_while_it_waits_for_more)
 }
 END_TEST
 
-/* The third step finds no memory, or a step fails. What came before goes back once its copies are done. */
+/* The third step finds no memory, or a step fails. The memory of the steps before goes back after its copies. */
 static const struct {
 	enum fake_call call;
 	unsigned nth;
