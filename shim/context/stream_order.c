@@ -14,15 +14,20 @@
 
 _Atomic uint64_t gp_side_work[GP_N_SIDES];
 
-/* True if gpupool does not serve allocations in stream order. Then no submission is looked at for them. */
-static bool is_inactive(void)
+/*
+ * Neither side has work if no thread has submitted any. The reason is added before the threads are counted, so a thread
+ * that submits for the first time meanwhile notes its work.
+ */
+void gp_stream_order_begin(void)
 {
-	bool is =
-		gp_slow_path_is_any(GP_SLOW_PATH_BYPASS) || !gp_state_is_enabled() || !gp_state.config.is_async_pooled;
+	(void)atomic_fetch_or(&gp_submit_reasons, GP_SUBMIT_ORDER);
+	for (enum gp_stream_side side = GP_SIDE_LEGACY; side < GP_N_SIDES; side++) {
+		uint64_t some = GP_SIDE_WORK_SOME, begun = GP_SIDE_WORK_BEGUN;
 
-	if (is)
-		(void)atomic_fetch_and(&gp_submit_reasons, ~(unsigned)GP_SUBMIT_ORDER);
-	return is;
+		if (atomic_compare_exchange_strong(&gp_side_work[side], &some, GP_SIDE_WORK_BEGUN))
+			(void)atomic_compare_exchange_strong(&gp_side_work[side], &begun,
+				gp_submission_is_none(&gp_submitted) ? GP_SIDE_WORK_NONE : GP_SIDE_WORK_SOME);
+	}
 }
 
 /* A stream that cannot be identified counts as blocking. While a stream captures, the driver is not asked. */
@@ -39,7 +44,7 @@ void gp_stream_order_note(CUstream handle, int flags)
 {
 	int saved_errno = errno;
 
-	if (is_inactive())
+	if (gp_slow_path_is_any(GP_SLOW_PATH_BYPASS))
 		return;
 	if (handle == GP_STREAM_ANY) {
 		gp_side_note_work(GP_SIDE_LEGACY);
@@ -75,6 +80,7 @@ bool gp_stream_settle_order(const struct gp_stream *stream, struct gp_pool *pool
 	_Atomic uint64_t *work = &gp_side_work[stream->is_legacy ? GP_SIDE_BLOCKING : GP_SIDE_LEGACY];
 	uint64_t now;
 
+	gp_stream_order_watch();
 	if (gp_stream_is_in_own_order(stream))
 		return true;
 	if (gp_slow_path_is_any(GP_SLOW_PATH_CURRENT) || gp_submission_is_unseen(&gp_submitted))

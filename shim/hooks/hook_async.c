@@ -2,10 +2,10 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Allocations in stream order, and the driver's pools. With GPUPOOL_ASYNC=on the pool serves what the device's default
- * pool would. The driver serves everything else: other pools, captures, streams of another context than the current
- * one, contexts that are not primary (their memory would end with them, and the driver's does not), and what cannot be
- * kept. Such memory is counted.
+ * Allocations in stream order, and the driver's pools. The pool serves what the device's default pool would. The driver
+ * serves everything else: other pools, captures, streams of another context than the current one, contexts that are not
+ * primary (their memory would end with them, and the driver's does not), and what cannot be kept. Such memory is
+ * counted.
  *
  * The pool hands out memory that the stream's later work may use: memory that no work uses or for which all later work
  * of the context waits, or memory that the program has freed on the same stream (hook_memory.c). The fast path is in
@@ -257,6 +257,7 @@ static enum gp_async_left alloc_at(struct async *a, const struct place *place, C
 	if (gp_unlikely(why))
 		return why;
 	options.stream = stream.number;
+	gp_stream_order_watch();
 	if (stream.is_legacy)
 		gp_side_note_work(GP_SIDE_LEGACY);
 	*ret_r = CUDA_SUCCESS;
@@ -438,11 +439,11 @@ CUresult hook_cuMemPoolTrimTo(CUmemoryPool pool, size_t keep_bytes)
 {
 	CUresult r = gp_real.cuMemPoolTrimTo(pool, keep_bytes);
 	struct gp_device *device = r ? NULL : served_device(pool);
-	uint64_t reserved = 0;
+	uint64_t own = device ? gp_default_pool_usage(device).reserved_bytes : 0, reserved = 0;
 
-	if (!device || gp_real.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved))
+	if (!own || gp_real.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved))
 		return r;
-	reserved += gp_default_pool_usage(device).reserved_bytes;
+	reserved += own;
 	if (reserved > keep_bytes)
 		gp_default_pool_trim(device, reserved - keep_bytes);
 	return r;
