@@ -19,7 +19,7 @@
  * legacy stream, which would be operations. The state is the same for all contexts.
  *
  * Submissions are looked at from the first allocation or free in stream order on, so a program without any does not pay
- * for it. What was submitted before may be work of either side.
+ * for it. Earlier submissions count as work of both sides.
  *
  * Once a fence has completed, all that was submitted before it is done. So a program that copied to the device through
  * the legacy stream when it began, and then works on another blocking stream, gets back to reuse at once.

@@ -66,8 +66,8 @@ static inline __attribute__((always_inline)) struct gp_submission_lane *gp_submi
 
 	if (gp_unlikely(!lane))
 		gp_submit_lane = lane = gp_submission_lane(&gp_submitted);
-	if (gp_likely(gp_submission_enter(&gp_submitted, lane) &&
-		      !(is_for_any && gp_submit_is_stream_of_interest_now())))
+	if (gp_likely(
+		    gp_submission_enter(&gp_submitted, lane) && !(is_for_any && gp_submit_is_stream_of_interest_now())))
 		return lane;
 	gp_submission_leave(lane);
 	return NULL;

@@ -98,18 +98,25 @@ static int device_of_default_pool(CUmemoryPool pool)
 	return GP_UNPOOLED_CURRENT;
 }
 
-static int device_of_pool(CUmemoryPool pool)
+/* Returns true if the program has made the pool, and stores its device. */
+static bool is_made(CUmemoryPool pool, int *ret_device)
 {
-	bool is_known = false;
-	int device = 0;
+	bool is = false;
 
 	gp_mutex_lock(&lock);
-	for (unsigned i = 0; i < n_made && !is_known; i++) {
-		is_known = made[i].pool == pool;
-		device = made[i].device;
+	for (unsigned i = 0; i < n_made && !is; i++) {
+		is = made[i].pool == pool;
+		*ret_device = made[i].device;
 	}
 	gp_mutex_unlock(&lock);
-	return is_known ? device : device_of_default_pool(pool);
+	return is;
+}
+
+static int device_of_pool(CUmemoryPool pool)
+{
+	int device;
+
+	return is_made(pool, &device) ? device : device_of_default_pool(pool);
 }
 
 /* The stream's device, which need not be the current context's. */
@@ -285,11 +292,15 @@ static enum gp_async_left alloc_pooled(struct async *a, CUresult *ret_r)
 {
 	enum gp_async_left why = gp_memory_why_async_left();
 	struct place place;
+	int device;
 
 	if (gp_unlikely(why))
 		return why;
 	if (gp_unlikely(!a->ptr || !a->bytes))
 		return GP_ASYNC_LEFT_INVALID;
+	/* So a program with pools of its own makes no driver call more. */
+	if (a->from_pool && is_made(a->pool, &device))
+		return GP_ASYNC_LEFT_OTHER_POOL;
 	gp_libraries_see();
 	gp_foreign_poll();
 	why = find_place(&place) ? alloc_at(a, &place, ret_r) : GP_ASYNC_LEFT_NO_CONTEXT;

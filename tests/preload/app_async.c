@@ -737,6 +737,25 @@ static void named_pool(void)
 	from_pool(new_pool());
 }
 
+static void pairs_from_own_pool(void)
+{
+	CUmemoryPool pool;
+	CUstream stream;
+	CUdeviceptr ptr;
+	uint64_t before = 0;
+
+	app_start();
+	pool = new_pool();
+	stream = app_stream();
+	for (unsigned i = 0; i < 1016; i++) {
+		if (i == 16)
+			before = app_calls(NULL);
+		APP_MUST(cuMemAllocFromPoolAsync(&ptr, MIB, pool, stream));
+		APP_MUST(cuMemFreeAsync(ptr, stream));
+	}
+	app_fact("calls", app_calls(NULL) - before);
+}
+
 static void named_default_pool(void)
 {
 	app_start();
@@ -1155,6 +1174,7 @@ const struct app_scenario app_scenarios[] = {
 	{"chosen-and-destroyed", chosen_and_destroyed},
 	{"named-pool", named_pool},
 	{"named-default-pool", named_default_pool},
+	{"pairs-from-own-pool", pairs_from_own_pool},
 	{"created-current", created_current},
 	{"stream-of-other-device", stream_of_other_device},
 	{"ended-stream", ended_stream},

@@ -38,7 +38,7 @@ struct block {
 	uint32_t value;
 	struct place *place;
 	CUstream stream;
-	bool is_in_region;
+	bool is_in_region, is_in_stream_order;
 };
 
 /* Sets the block to its value. It may take the value from memory that was freed while the graph was captured. */
@@ -118,7 +118,11 @@ static void alloc(struct program *program, struct block *block)
 	enter(block->place);
 	if (block->is_in_region)
 		(void)gpupool_region_begin("random");
-	block->ptr = app_alloc(block->bytes);
+	block->is_in_stream_order = below(program, 2) == 0;
+	if (block->is_in_stream_order)
+		APP_MUST(cuMemAllocAsync(&block->ptr, block->bytes, block->stream));
+	else
+		block->ptr = app_alloc(block->bytes);
 	if (block->is_in_region)
 		(void)gpupool_region_end();
 	fill(program, block);
@@ -151,7 +155,8 @@ static void forget_graphs_of(struct program *program, const struct block *block)
 static void release(struct program *program, struct block *block)
 {
 	forget_graphs_of(program, block);
-	if (below(program, 2)) {
+	/* A cuMemFree of memory in stream order need not wait for its work. */
+	if (block->is_in_stream_order || below(program, 2)) {
 		APP_MUST(cuMemFreeAsync(block->ptr, block->stream));
 	} else {
 		/* The driver's own free waits for the block's work. */

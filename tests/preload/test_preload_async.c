@@ -255,6 +255,18 @@ START_TEST(allocations_that_the_pool_cannot_serve_as_the_manual_says_are_left_to
 }
 END_TEST
 
+START_TEST(pairs_from_a_pool_of_the_program_make_no_more_driver_calls_than_with_allocations_left_to_the_driver)
+{
+	static const char *const off[] = {"GPUPOOL_ASYNC=off", NULL}, *const on[] = {ON, NULL};
+	uint64_t n_off;
+
+	run("pairs-from-own-pool", off);
+	n_off = play_fact("calls");
+	run("pairs-from-own-pool", on);
+	ck_assert_uint_eq(play_fact("calls"), n_off);
+}
+END_TEST
+
 static const char *const runtimes[] = {"app_async_runtime_shared", "app_async_runtime_static"};
 static const char *const retains[] = {
 	"SIMGPU_RUNTIME_RETAINS=first", "SIMGPU_RUNTIME_RETAINS=late", "SIMGPU_RUNTIME_RETAINS=unseen"};
@@ -414,6 +426,8 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc,
 		allocations_that_the_pool_cannot_serve_as_the_manual_says_are_left_to_the_driver_and_counted, 0,
 		(int)LENGTH(rows));
+	tcase_add_test(tc,
+		pairs_from_a_pool_of_the_program_make_no_more_driver_calls_than_with_allocations_left_to_the_driver);
 	tcase_add_loop_test(tc, allocations_through_the_runtime_are_served_however_it_retains_primary_contexts, 0,
 		(int)N_BY_RUNTIME);
 	tcase_add_loop_test(tc, access_to_the_default_pool_covers_memory_that_the_pool_has_served_before, 0,
