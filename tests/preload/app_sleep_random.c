@@ -63,6 +63,7 @@ static _Atomic uint64_t n_slept, n_busy, n_failed, n_steps;
 static _Atomic bool is_over, is_lull;
 static uint64_t n_cycles = 100;
 static unsigned seed = 1;
+static bool is_async_off; /* a sleep would not drop memory in stream order, which is the driver's then */
 
 static unsigned below(struct program *program, unsigned n)
 {
@@ -118,7 +119,7 @@ static void alloc(struct program *program, struct block *block)
 	enter(block->place);
 	if (block->is_in_region)
 		(void)gpupool_region_begin("random");
-	block->is_in_stream_order = below(program, 2) == 0;
+	block->is_in_stream_order = below(program, 2) == 0 && !is_async_off;
 	if (block->is_in_stream_order)
 		APP_MUST(cuMemAllocAsync(&block->ptr, block->bytes, block->stream));
 	else
@@ -414,6 +415,7 @@ static void prepare(void)
 
 	if (getenv("APP_SEED"))
 		seed = (unsigned)atoi(getenv("APP_SEED"));
+	is_async_off = getenv("GPUPOOL_ASYNC") && !strcmp(getenv("GPUPOOL_ASYNC"), "off");
 	if (getenv("APP_CYCLES"))
 		n_cycles = strtoull(getenv("APP_CYCLES"), NULL, 10);
 	app_start();
