@@ -35,10 +35,13 @@
 enum gp_stream_side { GP_SIDE_LEGACY, GP_SIDE_BLOCKING /* all other blocking streams */, GP_N_SIDES };
 
 /*
- * The work of a side: some, also while submissions are not looked at; none; some, and a thread is finding out when it
- * will be done; or none once a fence after a sequence has completed, to which GP_SIDE_WORK_SEQ is added.
+ * The work of a side: some, also while submissions are not looked at; none; or one of the following:
+ *
+ *   - An even number: some, and the thread that has drawn this number is finding out when it will be done. The numbers
+ *     differ, so that such a thread notices that work was noted and another thread has begun meanwhile.
+ *   - An odd number: none once a fence after a sequence has completed (stream_order.c).
  */
-enum { GP_SIDE_WORK_SOME, GP_SIDE_WORK_NONE, GP_SIDE_WORK_BEGUN, GP_SIDE_WORK_SEQ };
+enum { GP_SIDE_WORK_SOME, GP_SIDE_WORK_NONE };
 extern _Atomic uint64_t gp_side_work[GP_N_SIDES];
 
 static inline void gp_side_note_work(enum gp_stream_side side)
