@@ -193,8 +193,8 @@ uint64_t gp_tcache_alloc_on(struct gp_tcache *tc, uint64_t bytes, uint64_t strea
 }
 
 /*
- * Keeps a claimed block. A block may be retired at any time, and caches are flushed after that. Stores whether the cache
- * was full. Other threads change that, so only the lock's holder may look.
+ * Keeps a claimed block. A block may be retired at any time, and caches are flushed after that. Stores whether the
+ * cache was full: other threads may flush it, so it is looked at under its lock.
  */
 static bool keep(struct gp_tcache *tc, struct gp_block *block, uint64_t stream, bool *ret_was_full)
 {
