@@ -125,6 +125,12 @@ static inline void gp_submission_lose_sight(struct gp_submissions *work)
 	atomic_store(&work->word, GP_SUBMISSION_UNSEEN);
 }
 
+/* True if no thread has reported a submission yet. */
+static inline bool gp_submission_is_none(struct gp_submissions *work)
+{
+	return atomic_load(&work->n_threads) == 0;
+}
+
 static inline bool gp_submission_is_any_under_way(struct gp_submissions *work)
 {
 	unsigned n = atomic_load(&work->n_threads);

@@ -166,14 +166,12 @@ uint64_t gp_tcache_flush_streams_locked(struct gp_tcache *tc)
 
 /*
  * Moves the older half of a full cache to the pool: the thread may use the streams of these blocks no more. Returns
- * false if the cache is not full.
+ * false if the cache is not full any more.
  */
 static bool spill(struct gp_tcache *tc)
 {
 	bool is_spilled, needs_flush;
 
-	if (tc->n_streamed < GP_TCACHE_STREAMED)
-		return false;
 	gp_mutex_lock(&tc->pool->lock);
 	gp_ownlock_enter(&tc->cache.lock);
 	is_spilled = tc->n_streamed == GP_TCACHE_STREAMED && gp_tcache_is_open_locked(tc);
@@ -194,12 +192,16 @@ uint64_t gp_tcache_alloc_on(struct gp_tcache *tc, uint64_t bytes, uint64_t strea
 	return gp_likely(addr) ? addr : gp_pool_take_on(tc->pool, bytes, stream, module);
 }
 
-/* Keeps a claimed block. A block may be retired at any time, and caches are flushed after that. */
-static bool keep(struct gp_tcache *tc, struct gp_block *block, uint64_t stream)
+/*
+ * Keeps a claimed block. A block may be retired at any time, and caches are flushed after that. Stores whether the
+ * cache was full: other threads may flush it, so it is looked at under its lock.
+ */
+static bool keep(struct gp_tcache *tc, struct gp_block *block, uint64_t stream, bool *ret_was_full)
 {
 	bool is_kept;
 
 	gp_ownlock_enter(&tc->cache.lock);
+	*ret_was_full = tc->n_streamed == GP_TCACHE_STREAMED;
 	is_kept = has_room_locked(tc, block->size) && is_keepable(block) && !gp_block_is_retired(block);
 	if (is_kept) {
 		gp_block_set_state(block, GP_BLOCK_TCACHED);
@@ -212,10 +214,13 @@ static bool keep(struct gp_tcache *tc, struct gp_block *block, uint64_t stream)
 int gp_tcache_free_on(struct gp_addrmap *map, uint64_t addr, uint64_t stream, struct gp_tcache *tc)
 {
 	struct gp_block *block = gp_addrmap_try_claim(map, addr, tc->pool);
+	bool was_full;
 
 	if (gp_unlikely(!block))
 		return -ENOENT;
-	if (keep(tc, block, stream) || (spill(tc) && keep(tc, block, stream)))
+	if (keep(tc, block, stream, &was_full))
+		return 0;
+	if (was_full && spill(tc) && keep(tc, block, stream, &was_full))
 		return 0;
 	return gp_pool_take_back_on(tc->pool, block, stream);
 }

@@ -136,6 +136,7 @@ struct gp_device *gp_default_pool_note_access(CUmemoryPool pool, const CUmemAcce
 struct walk {
 	const struct gp_device *device;
 	struct gp_default_pool_usage usage;
+	uint64_t n_served; /* allocations in stream order so far */
 	bool restarts_used, restarts_reserved;
 	uint64_t want;
 	void (*fn)(void *arg, struct gp_pool *pool);
@@ -156,6 +157,7 @@ static void add_usage(void *arg, struct gp_pool *pool)
 	struct gp_stats stats;
 
 	gp_pool_stats(pool, &stats);
+	walk->n_served += stats.stream_allocs;
 	walk->usage.used_bytes += stats.stream_bytes;
 	walk->usage.used_high_bytes += highs.stream_bytes;
 	walk->usage.reserved_bytes += stats.total_bytes;
@@ -167,7 +169,7 @@ struct gp_default_pool_usage gp_default_pool_usage(const struct gp_device *devic
 	struct walk walk = {.device = device, .fn = add_usage};
 
 	gp_context_each(walk_context, &walk);
-	return walk.usage;
+	return walk.n_served ? walk.usage : (struct gp_default_pool_usage){0};
 }
 
 static void restart_highs(void *arg, struct gp_pool *pool)

@@ -51,7 +51,10 @@ static inline bool gp_default_pool_is_open_to(const struct gp_device *owner, CUd
 	       atomic_load(&owner->default_pool_is_open_to) >> (unsigned)device & 1;
 }
 
-/* The counters of all pools of the device, as attributes of its default pool show them. */
+/*
+ * The counters of all pools of the device, as attributes of its default pool show them. All are 0 until a pool has
+ * served an allocation in stream order: the default pool of a program that only calls cudaMalloc is empty.
+ */
 struct gp_default_pool_usage {
 	uint64_t used_bytes, used_high_bytes;         /* allocated in stream order */
 	uint64_t reserved_bytes, reserved_high_bytes; /* taken from the driver */

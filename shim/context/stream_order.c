@@ -14,15 +14,47 @@
 
 _Atomic uint64_t gp_side_work[GP_N_SIDES];
 
-/* True if gpupool does not serve allocations in stream order. Then no submission is looked at for them. */
-static bool is_inactive(void)
+/* Begins to find out when the work of the side will be done. Returns the number of the attempt, or 0. */
+static uint64_t begin_attempt(_Atomic uint64_t *work)
 {
-	bool is =
-		gp_slow_path_is_any(GP_SLOW_PATH_BYPASS) || !gp_state_is_enabled() || !gp_state.config.is_async_pooled;
+	static _Atomic uint64_t n_attempts;
+	uint64_t some = GP_SIDE_WORK_SOME, attempt = (atomic_fetch_add(&n_attempts, 1) + 1) * 2;
 
-	if (is)
-		(void)atomic_fetch_and(&gp_submit_reasons, ~(unsigned)GP_SUBMIT_ORDER);
-	return is;
+	return atomic_compare_exchange_strong(work, &some, attempt) ? attempt : 0;
+}
+
+/* Stores what the attempt has found, unless work was noted meanwhile. */
+static void end_attempt(_Atomic uint64_t *work, uint64_t attempt, uint64_t found)
+{
+	(void)atomic_compare_exchange_strong(work, &attempt, found);
+}
+
+/* The number for work that is done once a fence after the sequence has completed, and the reverse. */
+static uint64_t done_after(uint64_t seq)
+{
+	return seq * 2 + 3;
+}
+
+static bool is_done_later(uint64_t work, uint64_t *ret_seq)
+{
+	*ret_seq = (work - 3) / 2;
+	return work >= 3 && work % 2;
+}
+
+/*
+ * Neither side has work if no thread has submitted any. The reason is added before the threads are counted, so a thread
+ * that submits for the first time meanwhile notes its work.
+ */
+void gp_stream_order_begin(void)
+{
+	(void)atomic_fetch_or(&gp_submit_reasons, GP_SUBMIT_ORDER);
+	for (enum gp_stream_side side = GP_SIDE_LEGACY; side < GP_N_SIDES; side++) {
+		uint64_t attempt = begin_attempt(&gp_side_work[side]);
+
+		if (attempt)
+			end_attempt(&gp_side_work[side], attempt,
+				gp_submission_is_none(&gp_submitted) ? GP_SIDE_WORK_NONE : GP_SIDE_WORK_SOME);
+	}
 }
 
 /* A stream that cannot be identified counts as blocking. While a stream captures, the driver is not asked. */
@@ -39,7 +71,7 @@ void gp_stream_order_note(CUstream handle, int flags)
 {
 	int saved_errno = errno;
 
-	if (is_inactive())
+	if (gp_slow_path_is_any(GP_SLOW_PATH_BYPASS))
 		return;
 	if (handle == GP_STREAM_ANY) {
 		gp_side_note_work(GP_SIDE_LEGACY);
@@ -60,21 +92,21 @@ void gp_stream_order_note(CUstream handle, int flags)
  */
 static void begin_settling(_Atomic uint64_t *work, struct gp_pool *pool)
 {
-	uint64_t some = GP_SIDE_WORK_SOME, begun = GP_SIDE_WORK_BEGUN;
+	uint64_t attempt = begin_attempt(work);
 	bool is_any_under_way;
 
-	if (!atomic_compare_exchange_strong(work, &some, GP_SIDE_WORK_BEGUN))
+	if (!attempt)
 		return;
 	is_any_under_way = gp_submission_is_any_under_way(&gp_submitted);
-	(void)atomic_compare_exchange_strong(
-		work, &begun, is_any_under_way ? GP_SIDE_WORK_SOME : gp_pool_seq(pool) + GP_SIDE_WORK_SEQ);
+	end_attempt(work, attempt, is_any_under_way ? GP_SIDE_WORK_SOME : done_after(gp_pool_seq(pool)));
 }
 
 bool gp_stream_settle_order(const struct gp_stream *stream, struct gp_pool *pool)
 {
 	_Atomic uint64_t *work = &gp_side_work[stream->is_legacy ? GP_SIDE_BLOCKING : GP_SIDE_LEGACY];
-	uint64_t now;
+	uint64_t now, seq;
 
+	gp_stream_order_watch();
 	if (gp_stream_is_in_own_order(stream))
 		return true;
 	if (gp_slow_path_is_any(GP_SLOW_PATH_CURRENT) || gp_submission_is_unseen(&gp_submitted))
@@ -82,11 +114,11 @@ bool gp_stream_settle_order(const struct gp_stream *stream, struct gp_pool *pool
 	now = atomic_load(work);
 	if (now == GP_SIDE_WORK_SOME)
 		begin_settling(work, pool);
-	else if (now < GP_SIDE_WORK_SEQ)
+	else if (!is_done_later(now, &seq))
 		return false;
-	else if (gp_pool_is_past(pool, now - GP_SIDE_WORK_SEQ))
+	else if (gp_pool_is_past(pool, seq))
 		(void)atomic_compare_exchange_strong(work, &now, GP_SIDE_WORK_NONE);
-	else if (now - GP_SIDE_WORK_SEQ > gp_pool_seq(pool))
+	else if (seq > gp_pool_seq(pool))
 		/* The sequence is that of a context that has ended. */
 		(void)atomic_compare_exchange_strong(work, &now, GP_SIDE_WORK_SOME);
 	return gp_stream_is_in_own_order(stream);

@@ -18,6 +18,9 @@
  * an event counts as work: it lets work of any stream precede a free. So do allocations and frees of the pool on the
  * legacy stream, which would be operations. The state is the same for all contexts.
  *
+ * Submissions are looked at from the first allocation or free in stream order on, so a program without any does not pay
+ * for it. Earlier submissions count as work of both sides.
+ *
  * Once a fence has completed, all that was submitted before it is done. So a program that copied to the device through
  * the legacy stream when it began, and then works on another blocking stream, gets back to reuse at once.
  */
@@ -32,16 +35,28 @@
 enum gp_stream_side { GP_SIDE_LEGACY, GP_SIDE_BLOCKING /* all other blocking streams */, GP_N_SIDES };
 
 /*
- * The work of a side: none; some; some, and a thread is finding out when it will be done; or none once a fence after a
- * sequence has completed, to which GP_SIDE_WORK_SEQ is added.
+ * The work of a side: some, also while submissions are not looked at; none; or one of the following:
+ *
+ *   - An even number: some, and the thread that has drawn this number is finding out when it will be done. The numbers
+ *     differ, so that such a thread notices that work was noted and another thread has begun meanwhile.
+ *   - An odd number: none once a fence after a sequence has completed (stream_order.c).
  */
-enum { GP_SIDE_WORK_NONE, GP_SIDE_WORK_SOME, GP_SIDE_WORK_BEGUN, GP_SIDE_WORK_SEQ };
+enum { GP_SIDE_WORK_SOME, GP_SIDE_WORK_NONE };
 extern _Atomic uint64_t gp_side_work[GP_N_SIDES];
 
 static inline void gp_side_note_work(enum gp_stream_side side)
 {
 	if (atomic_load(&gp_side_work[side]) != GP_SIDE_WORK_SOME)
 		atomic_store(&gp_side_work[side], GP_SIDE_WORK_SOME);
+}
+
+void gp_stream_order_begin(void);
+
+/* Looks at the stream of each submission from now on. To be called before an allocation or a free in stream order. */
+static inline void gp_stream_order_watch(void)
+{
+	if (gp_unlikely(!(atomic_load(&gp_submit_reasons) & GP_SUBMIT_ORDER)))
+		gp_stream_order_begin();
 }
 
 /*
@@ -70,6 +85,6 @@ void gp_stream_order_note(CUstream stream, int flags);
 
 static inline void gp_stream_order_see(CUstream stream, int flags)
 {
-	if (atomic_load_explicit(&gp_submit_reasons, memory_order_relaxed) & GP_SUBMIT_ORDER)
+	if (atomic_load(&gp_submit_reasons) & GP_SUBMIT_ORDER)
 		gp_stream_order_note(stream, flags);
 }

@@ -6,7 +6,7 @@
 #include <errno.h>
 
 struct gp_submissions gp_submitted = GP_SUBMISSION_INIT;
-_Atomic unsigned gp_submit_reasons = GP_SUBMIT_SERIAL | GP_SUBMIT_ORDER;
+_Atomic unsigned gp_submit_reasons = GP_SUBMIT_SERIAL;
 _Thread_local struct gp_submission_lane *gp_submit_lane __attribute__((tls_model("initial-exec")));
 
 static bool (*on_closed)(void); /* set before there is a context */

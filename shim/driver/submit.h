@@ -16,7 +16,7 @@ extern _Thread_local struct gp_submission_lane *gp_submit_lane __attribute__((tl
 enum {
 	GP_SUBMIT_SERIAL = 1,  /* serial mode has not ended in all pools (serial.h) */
 	GP_SUBMIT_CAPTURE = 2, /* a stream captures (capture.h) */
-	GP_SUBMIT_ORDER = 4,   /* the pool serves allocations in stream order, as far as is known (stream_order.h) */
+	GP_SUBMIT_ORDER = 4,   /* the program allocates or frees in stream order (stream_order.h) */
 };
 
 extern _Atomic unsigned gp_submit_reasons;
@@ -24,6 +24,15 @@ extern _Atomic unsigned gp_submit_reasons;
 static inline bool gp_submit_is_stream_of_interest(void)
 {
 	return atomic_load_explicit(&gp_submit_reasons, memory_order_acquire) != 0;
+}
+
+/*
+ * The same for a thread in its lane. Either it finds a reason, or the thread that adds the reason afterwards finds the
+ * lane entered (gp_submission_is_any_under_way).
+ */
+static inline bool gp_submit_is_stream_of_interest_now(void)
+{
+	return atomic_load(&gp_submit_reasons) != 0;
 }
 
 /*
@@ -46,20 +55,33 @@ static inline void gp_submit_await(void)
 void gp_submit_visit_again(void);
 
 /*
- * Enters the thread's lane. NULL if the gate is closed. Calls no function outside of this file, so that the compiler
- * need not save the arguments of the hook around it. The compiler would not inline it in 200 hooks by itself, which
- * costs a launch a quarter more of the instructions that gpupool adds (tests/bench/instructions.py).
+ * Enters the thread's lane. NULL if the gate is closed, or if the stream is of interest and is_for_any. Calls no
+ * function outside of this file, so that the compiler need not save the arguments of the hook around it. The compiler
+ * would not inline it in 200 hooks by itself, which costs a launch a quarter more of the instructions that gpupool adds
+ * (tests/bench/instructions.py).
  */
-static inline __attribute__((always_inline)) struct gp_submission_lane *gp_submit_try(void)
+static inline __attribute__((always_inline)) struct gp_submission_lane *gp_submit_enter(bool is_for_any)
 {
 	struct gp_submission_lane *lane = gp_submit_lane;
 
 	if (gp_unlikely(!lane))
 		gp_submit_lane = lane = gp_submission_lane(&gp_submitted);
-	if (gp_likely(gp_submission_enter(&gp_submitted, lane)))
+	if (gp_likely(
+		    gp_submission_enter(&gp_submitted, lane) && !(is_for_any && gp_submit_is_stream_of_interest_now())))
 		return lane;
 	gp_submission_leave(lane);
 	return NULL;
+}
+
+static inline __attribute__((always_inline)) struct gp_submission_lane *gp_submit_try(void)
+{
+	return gp_submit_enter(false);
+}
+
+/* For a submission whose stream is not looked at. */
+static inline __attribute__((always_inline)) struct gp_submission_lane *gp_submit_try_any(void)
+{
+	return gp_submit_enter(true);
 }
 
 /* Waits for the gate, and enters the lane. */

@@ -11,7 +11,7 @@
  * While the process is deep asleep each call waits, also one that makes the host wait for the GPU (HOOK_WAITS).
  *
  * Functions that submit work (WORK) count the submission and call the driver. Until serial mode has ended, while a
- * stream captures, and with GPUPOOL_ASYNC=on, they also look at the stream.
+ * stream captures, and once the program allocates in stream order, they also look at the stream.
  *
  * The FAST variants first try the thread's cache (hit_SYMBOL in hook_memory.h) without the other steps: the earlier
  * call that created this cache went through all of them.
@@ -139,7 +139,7 @@ static CUresult visited(CUresult r)
                                                                                                               \
 		if (gp_unlikely(gp_submit_is_stream_of_interest() || !gp_real_is_found() || !gp_real.symbol)) \
 			return see_##symbol arguments;                                                        \
-		lane = gp_submit_try();                                                                       \
+		lane = gp_submit_try_any();                                                                   \
 		if (gp_unlikely(!lane))                                                                       \
 			return see_##symbol arguments;                                                        \
 		r = gp_real.symbol arguments;                                                                 \

@@ -2,10 +2,10 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Allocations in stream order, and the driver's pools. With GPUPOOL_ASYNC=on the pool serves what the device's default
- * pool would. The driver serves everything else: other pools, captures, streams of another context than the current
- * one, contexts that are not primary (their memory would end with them, and the driver's does not), and what cannot be
- * kept. Such memory is counted.
+ * Allocations in stream order, and the driver's pools. The pool serves what the device's default pool would. The driver
+ * serves everything else: other pools, captures, streams of another context than the current one, contexts that are not
+ * primary (their memory would end with them, and the driver's does not), and what cannot be kept. Such memory is
+ * counted.
  *
  * The pool hands out memory that the stream's later work may use: memory that no work uses or for which all later work
  * of the context waits, or memory that the program has freed on the same stream (hook_memory.c). The fast path is in
@@ -98,18 +98,25 @@ static int device_of_default_pool(CUmemoryPool pool)
 	return GP_UNPOOLED_CURRENT;
 }
 
-static int device_of_pool(CUmemoryPool pool)
+/* Returns true if the program has made the pool, and stores its device. */
+static bool is_made(CUmemoryPool pool, int *ret_device)
 {
-	bool is_known = false;
-	int device = 0;
+	bool is = false;
 
 	gp_mutex_lock(&lock);
-	for (unsigned i = 0; i < n_made && !is_known; i++) {
-		is_known = made[i].pool == pool;
-		device = made[i].device;
+	for (unsigned i = 0; i < n_made && !is; i++) {
+		is = made[i].pool == pool;
+		*ret_device = made[i].device;
 	}
 	gp_mutex_unlock(&lock);
-	return is_known ? device : device_of_default_pool(pool);
+	return is;
+}
+
+static int device_of_pool(CUmemoryPool pool)
+{
+	int device;
+
+	return is_made(pool, &device) ? device : device_of_default_pool(pool);
 }
 
 /* The stream's device, which need not be the current context's. */
@@ -257,6 +264,7 @@ static enum gp_async_left alloc_at(struct async *a, const struct place *place, C
 	if (gp_unlikely(why))
 		return why;
 	options.stream = stream.number;
+	gp_stream_order_watch();
 	if (stream.is_legacy)
 		gp_side_note_work(GP_SIDE_LEGACY);
 	*ret_r = CUDA_SUCCESS;
@@ -284,11 +292,15 @@ static enum gp_async_left alloc_pooled(struct async *a, CUresult *ret_r)
 {
 	enum gp_async_left why = gp_memory_why_async_left();
 	struct place place;
+	int device;
 
 	if (gp_unlikely(why))
 		return why;
 	if (gp_unlikely(!a->ptr || !a->bytes))
 		return GP_ASYNC_LEFT_INVALID;
+	/* So a program with pools of its own makes no driver call more. */
+	if (a->from_pool && is_made(a->pool, &device))
+		return GP_ASYNC_LEFT_OTHER_POOL;
 	gp_libraries_see();
 	gp_foreign_poll();
 	why = find_place(&place) ? alloc_at(a, &place, ret_r) : GP_ASYNC_LEFT_NO_CONTEXT;
@@ -438,11 +450,11 @@ CUresult hook_cuMemPoolTrimTo(CUmemoryPool pool, size_t keep_bytes)
 {
 	CUresult r = gp_real.cuMemPoolTrimTo(pool, keep_bytes);
 	struct gp_device *device = r ? NULL : served_device(pool);
-	uint64_t reserved = 0;
+	uint64_t own = device ? gp_default_pool_usage(device).reserved_bytes : 0, reserved = 0;
 
-	if (!device || gp_real.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved))
+	if (!own || gp_real.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved))
 		return r;
-	reserved += gp_default_pool_usage(device).reserved_bytes;
+	reserved += own;
 	if (reserved > keep_bytes)
 		gp_default_pool_trim(device, reserved - keep_bytes);
 	return r;

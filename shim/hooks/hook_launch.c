@@ -86,8 +86,7 @@ static CUresult submit_in_order(
 static CUresult launch(
 	launch_fn *driver, const CUlaunchConfig *config, CUfunction function, void **params, void **extra, int flags)
 {
-	if (gp_unlikely(gp_state.config.is_async_pooled) && config && may_begin_early(config) &&
-		!gp_stream_is(GP_STREAM_EARLY))
+	if (gp_state.config.is_async_pooled && config && may_begin_early(config) && !gp_stream_is(GP_STREAM_EARLY))
 		return submit_in_order(driver, config, function, params, extra, flags);
 	return submit(driver, config, function, params, extra, flags);
 }

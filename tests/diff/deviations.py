@@ -16,6 +16,8 @@ CACHING = KINDS[1:]
 OTHER_BACKENDS = tuple(name for name in suite.BACKENDS if name != "device")
 ONCE_EACH = tuple(name for name in suite.ONCE_EACH if name != "off")
 SYNCING = ("syncfree", "debug")  # where a free waits
+# Where the pool serves allocations in stream order.
+STREAMED = (*(name for name in CACHING if name not in OTHER_BACKENDS), "syncfree", "unpinned", "uncached")
 SPLITTING = ("split", "ordered", "completed", *suite.BACKENDS, *SYNCING, "unpinned")  # all that run pool type split
 CUTTING = ("vmm", *SPLITTING)  # all whose blocks are parts of a segment or a mapping
 EXPORTING_SPLIT = tuple(name for name in SPLITTING if name not in suite.BACKENDS)
@@ -298,22 +300,22 @@ DEVIATIONS = (
     ),
     Deviation(
         "an allocation or a free in a default stream or a blocking stream is not a barrier between other streams",
-        "with GPUPOOL_ASYNC=on the pool submits no work for it; what is freed there is reused on completion if that matters",
-        "off",
+        "the pool submits no work for it; what is freed there is reused on completion if that matters",
+        "asyncoff",
         "an allocation in a stream is a barrier",
         "wait for each other at operations of the driver, and an allocation from the pool is not",
         (
-            Row("async", r"barriers/.*, an allocation and a free", (*CACHING, *SYNCING), "flag 0", is_certain=False),
+            Row("async", r"barriers/.*, an allocation and a free", STREAMED, "flag 0", is_certain=False),
         ),
     ),
     Deviation(
         "memory of a default pool that cuMemFree has freed does not count as used",
         "the driver of an H100 counts it for as long as the process lives, even when all of it has gone back",
-        "off",
+        "asyncoff",
         "freed memory may count as used in a pool",
         "The driver may go on counting memory as used after",
         (
-            Row("async", r"pool-books/used after cuMemFree and the trim", (*CACHING, *SYNCING), "0", "gpu",
+            Row("async", r"pool-books/used after cuMemFree and the trim", STREAMED, "0", "gpu",
                 is_certain=False),
         ),
     ),
@@ -337,8 +339,8 @@ DEVIATIONS = (
             Row("capture", r"many-refused/.*, many", (*POOLED, "unpinned", "atonce"), SERVED_IN_CAPTURE),
             Row("capture", r"refused/.*, miss", (*POOLED, "unpinned", "atonce"), SERVED_IN_CAPTURE),
             Row("capture", r"refused/.*, (hostalloc|freehost)", POOLED, SERVED_IN_CAPTURE),
-            # With GPUPOOL_ASYNC=on.
-            Row("capture", r"passed-on/.*, freeasync-own", ("split", "vmm"), SERVED_IN_CAPTURE, is_certain=False),
+            # A free in stream order.
+            Row("capture", r"passed-on/.*, freeasync-own", STREAMED, SERVED_IN_CAPTURE, is_certain=False),
         ),
     ),
 )

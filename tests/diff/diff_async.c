@@ -160,6 +160,24 @@ static void pool_books(void)
 	app_result("no attribute", cuMemPoolGetAttribute(pool, 99, &wrong));
 }
 
+/* The default pool has nothing of what cuMemAlloc has allocated. */
+static void idle_books(void)
+{
+	static const int attributes[] = {CU_MEMPOOL_ATTR_USED_MEM_CURRENT, CU_MEMPOOL_ATTR_USED_MEM_HIGH,
+		CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH};
+	CUdeviceptr ptrs[2];
+
+	app_start();
+	for (unsigned i = 0; i < LENGTH(ptrs); i++)
+		APP_MUST(cuMemAlloc_v2(&ptrs[i], 8 * MIB));
+	APP_MUST(cuMemFree_v2(ptrs[0]));
+	for (unsigned i = 0; i < LENGTH(attributes); i++)
+		app_say("of cuMemAlloc", "attribute %d: %llu", attributes[i],
+			(unsigned long long)pool_attribute(attributes[i]));
+	app_result("trim", cuMemPoolTrimTo(default_pool(), 0));
+	APP_MUST(cuMemFree_v2(ptrs[1]));
+}
+
 /* Work, a free and an allocation follow each other in one stream. */
 static size_t reuse_once(CUstream stream, size_t bytes, unsigned value)
 {
@@ -700,12 +718,18 @@ static void in_threads(void *(*work)(void *number))
 	app_say("wrong words", "%llu", (unsigned long long)wrong);
 }
 
+static bool is_set_to(const char *variable, const char *value)
+{
+	const char *setting = getenv(variable);
+
+	return setting && !strcmp(setting, value);
+}
+
 /* The library is in the process, and serves allocations in stream order. */
 static bool is_pooled(void)
 {
-	const char *setting = getenv("GPUPOOL_ASYNC");
-
-	return gpupool_version() && setting && !strcmp(setting, "on");
+	return gpupool_version() && !is_set_to("GPUPOOL", "off") && !is_set_to("GPUPOOL_ASYNC", "off") &&
+	       !is_set_to("GPUPOOL_POOL", "none") && !getenv("GPUPOOL_DEBUG");
 }
 
 static void threads(void)
@@ -722,6 +746,7 @@ static void exchange(void)
 }
 
 const struct app_scenario app_scenarios[] = {
+	{"idle-books", idle_books}, /* before any allocation in stream order */
 	{"bad-input", bad_input},
 	{"attributes", attributes},
 	{"pool-books", pool_books},

@@ -55,12 +55,14 @@ CONFIGS = [
     Config("debug", {"GPUPOOL_DEBUG": "poison,guard"}),
     # Memory that the program maps itself does not stay mapped.
     Config("uncached", {"GPUPOOL_VMM_CACHE": "off"}),
+    # The driver serves allocations in stream order.
+    Config("asyncoff", {"GPUPOOL_ASYNC": "off"}),
     Config("off", {"GPUPOOL": "off"}),
 ]
 CONFIG_NAMES = tuple(config.name for config in CONFIGS)
 BACKENDS = ("device", "managed", "async")
 # Only the segments depend on the backend, so only programs that can see the kind of memory run with each backend.
-USUAL_NAMES = tuple(name for name in CONFIG_NAMES if name not in (*BACKENDS, "uncached"))
+USUAL_NAMES = tuple(name for name in CONFIG_NAMES if name not in (*BACKENDS, "uncached", "asyncoff"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,15 +133,12 @@ def first_access_needs(devices):
     )
 
 
-# Allocations in stream order are from the pool.
-FROM_POOL = {"GPUPOOL_ASYNC": "on"}
+# The driver serves allocations in stream order.
+BY_DRIVER = {"GPUPOOL_ASYNC": "off"}
 
 
-def in_stream_order(configs=("simple", "binned", "split", "vmm", "completed"), **other):
-    return Needs(name="ordered", env=FROM_POOL, configs=configs, **other)
-
-
-FEW_ORDERED = ("split", "vmm")  # for programs in which few questions are about such allocations
+def async_off(**other):
+    return Needs(name="async off", env=BY_DRIVER, configs=("split", "vmm"), **other)
 
 
 def registered():
@@ -187,29 +186,29 @@ NEEDS = {
     "fill": (
         Needs(is_alone=True, configs=ONCE_EACH),
         Needs(name="limited", env={"GPUPOOL_LIMIT": "12GiB"}, is_alone=True, configs=ONCE_EACH),
-        in_stream_order(FEW_ORDERED, is_alone=True),
+        async_off(is_alone=True),
     ),
     "fill_*": (Needs(is_alone=True, configs=ONCE_EACH),),
     "limits": (Needs(env={"GPUPOOL_LIMIT": "512MiB", "GPUPOOL_PINNED_LIMIT": "8MiB"}),),
     # A trap in one process stalls the other processes of the device for a long time.
-    "errors": (Needs(is_strict=False, is_alone=True), in_stream_order(FEW_ORDERED, is_strict=False, is_alone=True)),
+    "errors": (Needs(is_strict=False, is_alone=True), async_off(is_strict=False, is_alone=True)),
     "capture_ends": (Needs(), on_old_drivers()),
     "capture_memory": (
         Needs(configs=NOT_DEBUG, is_alone=True),
         on_old_drivers(is_alone=True),
-        in_stream_order(FEW_ORDERED, is_alone=True),
+        async_off(is_alone=True),
     ),
-    "capture_threads": (Needs(), on_old_drivers(), in_stream_order(FEW_ORDERED)),
+    "capture_threads": (Needs(), on_old_drivers(), async_off()),
     "free": (WITH_BACKENDS, on_old_drivers()),
-    "memory": (WITH_BACKENDS, on_old_drivers(), in_stream_order(FEW_ORDERED)),
+    "memory": (WITH_BACKENDS, on_old_drivers(), async_off()),
     "query": (WITH_BACKENDS,),
     "host": (WITH_BACKENDS, registered()),
-    "capture": (WITH_BACKENDS, in_stream_order(FEW_ORDERED)),
-    "life": (WITH_BACKENDS, in_stream_order(FEW_ORDERED)),
-    "life_fork": (Needs(), registered(), in_stream_order(FEW_ORDERED)),
-    "runtime_static": (WITH_BACKENDS, in_stream_order(FEW_ORDERED)),
-    "runtime_shared*": (Needs(), in_stream_order(FEW_ORDERED)),
-    "unpooled": (Needs(is_alone=True, configs=ONCE_EACH), in_stream_order(FEW_ORDERED, is_alone=True)),
+    "capture": (WITH_BACKENDS, async_off()),
+    "life": (WITH_BACKENDS, async_off()),
+    "life_fork": (Needs(), registered(), async_off()),
+    "runtime_static": (WITH_BACKENDS, async_off()),
+    "runtime_shared*": (Needs(), async_off()),
+    "unpooled": (Needs(is_alone=True, configs=ONCE_EACH), async_off(is_alone=True)),
     "virtual": (Needs(is_alone=True, configs=(*USUAL_NAMES, "uncached")),),
     "caches": (
         Needs(configs=("simple", "binned", "split", "vmm", "ordered", "completed", "syncfree"), is_alone=True),
@@ -221,14 +220,13 @@ NEEDS = {
         ),
     ),
     "async": (
-        Needs(),
-        in_stream_order(),
-        Needs(name="old ordered", env=OLD | FROM_POOL, configs=("none", "split")),
+        Needs(configs=(*USUAL_NAMES, "asyncoff")),
         on_old_drivers(),
+        Needs(name="old, async off", env=OLD | BY_DRIVER, configs=("split",)),
         # The record of an event is a barrier of its stream, as on an H100.
-        Needs(name="recorded ordered", env={"SIMGPU_RECORDS_ARE_OPERATIONS": "1"} | FROM_POOL, configs=("split", "vmm")),
+        Needs(name="recorded", env={"SIMGPU_RECORDS_ARE_OPERATIONS": "1"}, configs=("split", "vmm")),
     ),
-    "stream": (Needs(), Needs(name="old", env=OLD), in_stream_order()),
+    "stream": (Needs(), Needs(name="old", env=OLD), async_off()),
     # "gone": exit handlers run after the simulated driver has shut down, which a real driver never does.
     "exit": (Needs(), Needs(name="gone", env={"SIMGPU_DEINIT_AT_EXIT": "1"})),
 }

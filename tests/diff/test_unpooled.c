@@ -48,7 +48,7 @@ static void read_unpooled(const char *name)
 
 START_TEST(unpooled_bytes_are_zero_after_every_kind_of_free)
 {
-	const char *env[] = {pools[_i], NULL};
+	const char *env[] = {pools[_i], "GPUPOOL_ASYNC=off", NULL};
 
 	play_same(&(struct play){
 		.program = "diff_unpooled", .words = {"account"}, .env = env, .at_pause = read_unpooled});

@@ -2,7 +2,7 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
 """
-Allocations in stream order (GPUPOOL_ASYNC=on): the pool serves all of them that a program makes through a static and
+Allocations in stream order: by default the pool serves all of them that a program makes through a static and
 a shared runtime, and their content is right. Where some are left to the driver, the rows say why.
 """
 
@@ -16,7 +16,7 @@ SECONDS = 60
 def configs(library):
     yield programs.Config("raw")
     for kind in ("binned", "split", "vmm", "auto"):
-        yield programs.Config(kind, library, {"GPUPOOL_POOL": kind, "GPUPOOL_ASYNC": "on"})
+        yield programs.Config(kind, library, {"GPUPOOL_POOL": kind})
 
 
 def numbers_of(line):

@@ -352,6 +352,52 @@ static void cross_by_free(void)
 	cross(blocking_stream(), FREE_LINK, NULL, blocking_stream());
 }
 
+/* Work on the legacy stream, before the program's first call in stream order. */
+static void cross_before_the_first(void)
+{
+	CUstream freed, last;
+	CUdeviceptr ptr, next;
+	CUevent event;
+
+	app_start();
+	freed = blocking_stream();
+	last = app_stream();
+	APP_MUST(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+	APP_MUST(cuMemAlloc_v2(&ptr, MIB));
+	APP_MUST(cuCtxSynchronize());
+	app_spin_fill(NULL, ptr, 64 * KIB, 1, 20 * MS);
+	APP_MUST(cuMemFreeAsync(ptr, freed));
+	next = take(MIB, freed);
+	APP_MUST(cuEventRecord(event, freed));
+	APP_MUST(cuStreamWaitEvent(last, event, 0));
+	app_fill(last, next, 64 * KIB, 2);
+	app_result("wrong words", (int)app_count_wrong(last, next, 64 * KIB, 2));
+	APP_MUST(cuMemFreeAsync(next, last));
+	app_fact("by the driver", calls_of_driver());
+	app_report_driver();
+}
+
+/* A program that allocates nothing in stream order. */
+static void launches(void)
+{
+	CUstream streams[20];
+	CUdeviceptr ptr;
+
+	app_start();
+	APP_MUST(cuMemAlloc_v2(&ptr, MIB));
+	for (unsigned i = 0; i < 2 * LENGTH(streams); i++) {
+		if (i < LENGTH(streams))
+			streams[i] = i % 2 ? app_stream() : blocking_stream();
+		app_fill(streams[i % LENGTH(streams)], ptr, 4 * KIB, i);
+		APP_MUST(cuCtxSynchronize());
+	}
+	APP_MUST(cuMemFree_v2(ptr));
+	app_fact_calls("cuStreamGetId");
+	app_fact_calls("cuDeviceGetDefaultMemPool");
+	app_fact_calls("cuDeviceGetMemPool");
+	app_report_driver();
+}
+
 /* A stream gets no block that another one has freed and still works on. */
 static void streams(void)
 {
@@ -689,6 +735,25 @@ static void named_pool(void)
 {
 	app_start();
 	from_pool(new_pool());
+}
+
+static void pairs_from_own_pool(void)
+{
+	CUmemoryPool pool;
+	CUstream stream;
+	CUdeviceptr ptr;
+	uint64_t before = 0;
+
+	app_start();
+	pool = new_pool();
+	stream = app_stream();
+	for (unsigned i = 0; i < 1016; i++) {
+		if (i == 16)
+			before = app_calls(NULL);
+		APP_MUST(cuMemAllocFromPoolAsync(&ptr, MIB, pool, stream));
+		APP_MUST(cuMemFreeAsync(ptr, stream));
+	}
+	app_fact("calls", app_calls(NULL) - before);
 }
 
 static void named_default_pool(void)
@@ -1087,6 +1152,8 @@ const struct app_scenario app_scenarios[] = {
 	{"cross-by-wait", cross_by_wait},
 	{"cross-by-wait-of-legacy", cross_by_wait_of_legacy},
 	{"cross-by-free", cross_by_free},
+	{"cross-before-the-first", cross_before_the_first},
+	{"launches", launches},
 	{"streams", streams},
 	{"early-first", early_first},
 	{"early-later", early_later},
@@ -1107,6 +1174,7 @@ const struct app_scenario app_scenarios[] = {
 	{"chosen-and-destroyed", chosen_and_destroyed},
 	{"named-pool", named_pool},
 	{"named-default-pool", named_default_pool},
+	{"pairs-from-own-pool", pairs_from_own_pool},
 	{"created-current", created_current},
 	{"stream-of-other-device", stream_of_other_device},
 	{"ended-stream", ended_stream},

@@ -38,7 +38,7 @@ struct block {
 	uint32_t value;
 	struct place *place;
 	CUstream stream;
-	bool is_in_region;
+	bool is_in_region, is_in_stream_order;
 };
 
 /* Sets the block to its value. It may take the value from memory that was freed while the graph was captured. */
@@ -63,6 +63,7 @@ static _Atomic uint64_t n_slept, n_busy, n_failed, n_steps;
 static _Atomic bool is_over, is_lull;
 static uint64_t n_cycles = 100;
 static unsigned seed = 1;
+static bool is_async_off; /* a sleep would not drop memory in stream order, which is the driver's then */
 
 static unsigned below(struct program *program, unsigned n)
 {
@@ -118,7 +119,11 @@ static void alloc(struct program *program, struct block *block)
 	enter(block->place);
 	if (block->is_in_region)
 		(void)gpupool_region_begin("random");
-	block->ptr = app_alloc(block->bytes);
+	block->is_in_stream_order = below(program, 2) == 0 && !is_async_off;
+	if (block->is_in_stream_order)
+		APP_MUST(cuMemAllocAsync(&block->ptr, block->bytes, block->stream));
+	else
+		block->ptr = app_alloc(block->bytes);
 	if (block->is_in_region)
 		(void)gpupool_region_end();
 	fill(program, block);
@@ -151,7 +156,8 @@ static void forget_graphs_of(struct program *program, const struct block *block)
 static void release(struct program *program, struct block *block)
 {
 	forget_graphs_of(program, block);
-	if (below(program, 2)) {
+	/* A cuMemFree of memory in stream order need not wait for its work. */
+	if (block->is_in_stream_order || below(program, 2)) {
 		APP_MUST(cuMemFreeAsync(block->ptr, block->stream));
 	} else {
 		/* The driver's own free waits for the block's work. */
@@ -409,6 +415,7 @@ static void prepare(void)
 
 	if (getenv("APP_SEED"))
 		seed = (unsigned)atoi(getenv("APP_SEED"));
+	is_async_off = getenv("GPUPOOL_ASYNC") && !strcmp(getenv("GPUPOOL_ASYNC"), "off");
 	if (getenv("APP_CYCLES"))
 		n_cycles = strtoull(getenv("APP_CYCLES"), NULL, 10);
 	app_start();

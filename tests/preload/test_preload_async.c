@@ -70,7 +70,7 @@ START_TEST(threads_use_their_own_and_each_others_streams_while_streams_end)
 END_TEST
 
 static const char *const crossed[] = {"cross-to-blocking", "cross-to-legacy", "cross-from-per-thread", "cross-by-wait",
-	"cross-by-wait-of-legacy", "cross-by-free"};
+	"cross-by-wait-of-legacy", "cross-by-free", "cross-before-the-first"};
 
 /* The order of blocking streams with each other is that of the driver's operations, and a free of the pool is none. */
 START_TEST(a_block_freed_on_a_blocking_stream_waits_for_work_that_only_an_operation_would_wait_for)
@@ -80,6 +80,18 @@ START_TEST(a_block_freed_on_a_blocking_stream_waits_for_work_that_only_an_operat
 	run(crossed[_i / LENGTH(pools)], env);
 	ck_assert_str_eq(play_out, "wrong words: 0\n");
 	ck_assert_uint_eq(play_fact("by the driver"), 0);
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
+START_TEST(launches_of_a_program_without_allocations_in_stream_order_ask_the_driver_for_no_stream)
+{
+	static const char *const env[] = {ON, NULL};
+
+	run("launches", env);
+	ck_assert_uint_eq(play_fact("cuStreamGetId"), 0);
+	ck_assert_uint_eq(play_fact("cuDeviceGetDefaultMemPool"), 0);
+	ck_assert_uint_eq(play_fact("cuDeviceGetMemPool"), 0);
 	ck_assert_uint_eq(play_fact("races"), 0);
 }
 END_TEST
@@ -201,7 +213,7 @@ static const struct {
 } rows[] = {
 	{"usual", {ON}, NULL},
 	{"usual", {"GPUPOOL_ASYNC=off"}, "off"},
-	{"usual", {NULL}, "off"},
+	{"usual", {NULL}, NULL},
 	{"usual", {ON, "GPUPOOL_POOL=none"}, "pool-type"},
 	{"usual", {ON, "GPUPOOL_BACKEND=managed"}, "backend"},
 	{"usual", {ON, "GPUPOOL_DEBUG=guard"}, "debug"},
@@ -240,6 +252,18 @@ START_TEST(allocations_that_the_pool_cannot_serve_as_the_manual_says_are_left_to
 		}
 	run_left("app_async", rows[_i].scenario, env, rows[_i].reason);
 	ck_assert_uint_eq(play_fact("by the driver"), rows[_i].reason != NULL);
+}
+END_TEST
+
+START_TEST(pairs_from_a_pool_of_the_program_make_no_more_driver_calls_than_with_allocations_left_to_the_driver)
+{
+	static const char *const off[] = {"GPUPOOL_ASYNC=off", NULL}, *const on[] = {ON, NULL};
+	uint64_t n_off;
+
+	run("pairs-from-own-pool", off);
+	n_off = play_fact("calls");
+	run("pairs-from-own-pool", on);
+	ck_assert_uint_eq(play_fact("calls"), n_off);
 }
 END_TEST
 
@@ -390,6 +414,7 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc, threads_use_their_own_and_each_others_streams_while_streams_end, 0, (int)LENGTH(pools));
 	tcase_add_loop_test(tc, a_block_freed_on_a_blocking_stream_waits_for_work_that_only_an_operation_would_wait_for,
 		0, (int)(LENGTH(pools) * LENGTH(crossed)));
+	tcase_add_test(tc, launches_of_a_program_without_allocations_in_stream_order_ask_the_driver_for_no_stream);
 	tcase_add_loop_test(tc, a_loop_whose_work_ends_each_time_reuses_one_block, 0, (int)LENGTH(pools));
 	tcase_add_loop_test(tc, another_stream_gets_a_freed_block_only_after_its_work, 0, (int)LENGTH(pools));
 	tcase_add_loop_test(tc, a_kernel_that_may_begin_early_does_not_touch_memory_in_use, 0,
@@ -401,6 +426,8 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc,
 		allocations_that_the_pool_cannot_serve_as_the_manual_says_are_left_to_the_driver_and_counted, 0,
 		(int)LENGTH(rows));
+	tcase_add_test(tc,
+		pairs_from_a_pool_of_the_program_make_no_more_driver_calls_than_with_allocations_left_to_the_driver);
 	tcase_add_loop_test(tc, allocations_through_the_runtime_are_served_however_it_retains_primary_contexts, 0,
 		(int)N_BY_RUNTIME);
 	tcase_add_loop_test(tc, access_to_the_default_pool_covers_memory_that_the_pool_has_served_before, 0,

@@ -19,6 +19,7 @@ enum {
 	FOREIGN_ONE_IN = 4,
 	SLOW_ONE_IN = 8,
 	SLOW_NS_MAX = 200000,
+	IN_STREAM_ORDER_ONE_IN = 2,
 };
 
 static struct soak_stream *stream_of(const struct soak_block *block)
@@ -79,11 +80,9 @@ void soak_block_fill(struct soak_block *block, struct soak_random *random)
 	pthread_mutex_unlock(&stream->lock);
 }
 
-CUdeviceptr soak_alloc(size_t bytes)
+/* Returns the pointer if the allocation has succeeded, or else 0. */
+static CUdeviceptr allocated(CUresult r, CUdeviceptr ptr)
 {
-	CUdeviceptr ptr = 0;
-	CUresult r = cuMemAlloc_v2(&ptr, bytes);
-
 	if (r == CUDA_SUCCESS)
 		return ptr;
 	if (r == CUDA_ERROR_OUT_OF_MEMORY)
@@ -95,15 +94,35 @@ CUdeviceptr soak_alloc(size_t bytes)
 	return 0;
 }
 
+CUdeviceptr soak_alloc(size_t bytes)
+{
+	CUdeviceptr ptr = 0;
+	CUresult r = cuMemAlloc_v2(&ptr, bytes);
+
+	return allocated(r, ptr);
+}
+
+static CUdeviceptr alloc_on(struct soak_stream *stream, size_t bytes)
+{
+	CUdeviceptr ptr = 0;
+	CUresult r;
+
+	pthread_mutex_lock(&stream->lock);
+	r = cuMemAllocAsync(&ptr, bytes, stream->handle);
+	pthread_mutex_unlock(&stream->lock);
+	return allocated(r, ptr);
+}
+
 bool soak_block_alloc(struct soak_block *block, unsigned context, size_t bytes, struct soak_random *random)
 {
 	struct soak_stream *stream;
 
 	*block = (struct soak_block){.context = context, .stream = soak_random(random) % SOAK_STREAMS, .bytes = bytes};
-	block->ptr = soak_alloc(block->bytes);
+	stream = stream_of(block);
+	block->is_in_stream_order = soak_is_in_stream_order && soak_one_in(random, IN_STREAM_ORDER_ONE_IN);
+	block->ptr = block->is_in_stream_order ? alloc_on(stream, bytes) : soak_alloc(bytes);
 	if (!block->ptr)
 		return false;
-	stream = stream_of(block);
 	pthread_mutex_lock(&stream->lock);
 	block->generation = stream->generation;
 	pthread_mutex_unlock(&stream->lock);
@@ -136,15 +155,23 @@ static bool free_async(struct soak_block *block)
 	if (block->generation > stream->lost)
 		r = cuMemFreeAsync(block->ptr, stream->handle);
 	pthread_mutex_unlock(&stream->lock);
+	if (r != CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && block->is_in_stream_order)
+		SOAK_MUST(r);
 	return r == CUDA_SUCCESS;
 }
 
+/* A cuMemFree of memory in stream order need not wait for its work, so that memory is always freed on its stream. */
 void soak_block_free(struct soak_block *block, struct soak_random *random)
 {
 	CUresult r;
 
 	soak_block_check(block);
-	if (!soak_one_in(random, FREED_ASYNC_ONE_IN) || !free_async(block)) {
+	if (block->is_in_stream_order) {
+		if (!free_async(block)) {
+			soak_count(SOAK_REFUSED);
+			return;
+		}
+	} else if (!soak_one_in(random, FREED_ASYNC_ONE_IN) || !free_async(block)) {
 		if (soak_one_in(random, FOREIGN_ONE_IN))
 			soak_use_context(&soak_contexts[soak_random(random) % soak_n_contexts]);
 		r = cuMemFree_v2(block->ptr);
@@ -230,7 +257,7 @@ void soak_stream_renew(unsigned context, struct soak_random *random)
 	struct soak_stream *stream = &soak_contexts[context].streams[1 + soak_random(random) % (SOAK_STREAMS - 1)];
 
 	pthread_mutex_lock(&stream->lock);
-	if (soak_one_in(random, 2))
+	if (soak_is_in_stream_order || soak_one_in(random, 2))
 		SOAK_MUST(cuStreamSynchronize(stream->handle));
 	else
 		stream->lost = stream->generation;

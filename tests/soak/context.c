@@ -84,6 +84,8 @@ void soak_contexts_open(void)
 		SOAK_MUST(!soak_context_init(context));
 		open_streams(context);
 	}
+	if (soak_is_in_stream_order)
+		return;
 	created = &soak_contexts[soak_n_contexts++];
 	created->device = 0;
 	SOAK_MUST(cuCtxCreate_v2(&created->handle, 0, 0));
@@ -100,7 +102,7 @@ void soak_contexts_close(void)
 		current = context->handle;
 		soak_context_check(context);
 		close_streams(context);
-		if (i + 1 < soak_n_contexts) {
+		if (i + 1 < soak_n_contexts || soak_is_in_stream_order) {
 			SOAK_MUST(cuMemFree_v2(context->wrong));
 			SOAK_MUST(cuDevicePrimaryCtxRelease_v2(context->device));
 		} else {

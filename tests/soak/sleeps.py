@@ -49,7 +49,7 @@ def choose(seed):
         "GPUPOOL_SLEEP_KEEP": "off" if seed % 4 == 0 else "on",
         "GPUPOOL_SLEEP_PINNED": ("0", "1MiB", "16GiB")[seed // 2 % 3],
         "GPUPOOL_PINNED_THREADS": str(1 + seed // 4 % 2),
-        "GPUPOOL_ASYNC": "on" if seed % 5 == 0 else "off",
+        "GPUPOOL_ASYNC": "off" if seed % 5 == 0 else "on",
         "SIMGPU_DEVICES": "2" if seed // 3 % 3 == 0 else "1",
     }
     if seed % 7 == 3:

@@ -69,6 +69,12 @@ uint32_t soak_random(struct soak_random *random);
 bool soak_one_in(struct soak_random *random, unsigned n);
 size_t soak_random_bytes(struct soak_random *random); /* 1 byte to some MiB; small sizes are more frequent */
 
+/*
+ * Half of the processes have primary contexts only, and allocate in stream order too: gpupool serves no such allocation
+ * once the program has created a context.
+ */
+extern bool soak_is_in_stream_order;
+
 /* context.c */
 struct soak_stream {
 	pthread_mutex_t lock; /* held by the thread that submits */
@@ -88,7 +94,7 @@ struct soak_context {
 extern struct soak_context soak_contexts[SOAK_CONTEXTS_MAX];
 extern unsigned soak_n_contexts;
 
-/* Opens the contexts of a phase: the primary context of each device, and one created context. */
+/* Opens the contexts of a phase: the primary context of each device, and one created context if there may be any. */
 void soak_contexts_open(void);
 void soak_contexts_close(void); /* checks the counters; the created context is destroyed with the memory in it */
 
@@ -113,6 +119,7 @@ struct soak_block {
 	unsigned context, stream;
 	uint64_t generation;   /* generation of the stream that worked on the block last */
 	uint32_t value, words; /* the block begins with the value, this many times; 0 words: not known */
+	bool is_in_stream_order;
 };
 
 CUdeviceptr soak_alloc(size_t bytes);      /* returns 0 if out of memory, or refused during a capture */

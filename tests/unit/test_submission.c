@@ -47,6 +47,21 @@ START_TEST(once_submissions_may_be_unseen_no_epoch_is_valid_again)
 }
 END_TEST
 
+START_TEST(there_is_no_submission_until_a_thread_enters_its_lane_and_then_there_has_been_one)
+{
+	struct gp_submissions work = GP_SUBMISSION_INIT;
+	struct gp_submission_lane *lane;
+
+	(void)gp_submission_look(&work);
+	ck_assert(gp_submission_is_none(&work));
+	lane = gp_submission_lane(&work);
+	ck_assert(gp_submission_enter(&work, lane));
+	ck_assert(!gp_submission_is_none(&work));
+	gp_submission_leave(lane);
+	ck_assert(!gp_submission_is_none(&work));
+}
+END_TEST
+
 enum { SOME_ERROR = 700 };
 
 static void setup_seen(void)
@@ -319,6 +334,7 @@ int main(void)
 	suite_add_tcase(suite, tc);
 	tcase_add_test(tc, submissions_change_the_epoch_once_after_each_read);
 	tcase_add_test(tc, once_submissions_may_be_unseen_no_epoch_is_valid_again);
+	tcase_add_test(tc, there_is_no_submission_until_a_thread_enters_its_lane_and_then_there_has_been_one);
 	tcase_add_test(tc, a_record_during_a_submission_gets_no_epoch);
 	tcase_add_test(tc, threads_beyond_the_number_of_submission_lanes_share_lanes);
 	tcase_add_test(tc, the_fence_that_a_free_relies_on_covers_all_work_the_gpu_was_seen_to_have);

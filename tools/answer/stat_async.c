@@ -19,11 +19,6 @@ static const struct {
 #include "common/async_left.def"
 };
 
-static bool is_on(const json_t *status)
-{
-	return json_is_true(json_object_get(json_object_get(status, "async"), "on"));
-}
-
 static const json_t *left_of(const json_t *status)
 {
 	return json_object_get(json_object_get(status, "async"), "left");
@@ -32,11 +27,6 @@ static const json_t *left_of(const json_t *status)
 static uint64_t served(const json_t *status)
 {
 	return stat_reply_sum(json_object_get(status, "devices"), "stream_allocs");
-}
-
-bool stat_async_is_of_interest(const json_t *status)
-{
-	return is_on(status) || stat_reply_sum(left_of(status), "count") || served(status);
 }
 
 /* Returns the words for a reason. One of a later version of gpupool has only its name. */
@@ -55,9 +45,7 @@ static void write_sum(char text[static STAT_ASYNC_MAX], const json_t *status)
 {
 	uint64_t n_served = served(status), n_left = stat_reply_sum(left_of(status), "count");
 
-	if (!n_served && !n_left)
-		snprintf(text, STAT_ASYNC_MAX, "GPUPOOL_ASYNC is on, and no cudaMallocAsync has reached gpupool");
-	else
+	if (n_served || n_left)
 		snprintf(text, STAT_ASYNC_MAX,
 			"cudaMallocAsync and the like: %" PRIu64 " allocation%s from the pool, %" PRIu64
 			" left to the driver",
@@ -71,11 +59,9 @@ bool stat_async_fact(char text[static STAT_ASYNC_MAX], const json_t *status, siz
 	size_t i;
 
 	*text = '\0';
-	if (!stat_async_is_of_interest(status))
-		return false;
 	if (!nth) {
 		write_sum(text, status);
-		return true;
+		return *text != '\0';
 	}
 	json_array_foreach(left, i, reason) {
 		uint64_t n = stat_reply_u64_or_0(reason, "count");

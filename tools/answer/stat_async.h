@@ -11,11 +11,9 @@
 
 enum { STAT_ASYNC_MAX = 256 };
 
-/* True if an allocation in stream order has reached gpupool, or GPUPOOL_ASYNC is on. */
-bool stat_async_is_of_interest(const json_t *status);
-
 /*
  * Writes a fact, counted from 0: how many allocations the pool has served, how many it has left to the driver, and why.
- * A sentence without its period. Returns false, without a text, after the last one.
+ * A sentence without its period. Returns false, without a text, after the last one, and at once if no such allocation
+ * has reached gpupool.
  */
 bool stat_async_fact(char text[static STAT_ASYNC_MAX], const json_t *status, size_t nth);
