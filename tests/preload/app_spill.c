@@ -606,6 +606,7 @@ enum { N_THREADS = 3, N_OWN = 6 };
 
 static _Atomic unsigned n_wrong, n_short;
 static _Atomic bool is_over;
+static pthread_barrier_t all_hold_memory;
 static unsigned n_steps;
 
 /* Allocates, frees, fills and checks blocks of more than the device has, in a context of its own if wanted. */
@@ -622,9 +623,12 @@ static void *work(void *arg)
 		APP_MUST(cuCtxCreate_v2(&ctx, 0, (int)((uintptr_t)arg % 2)));
 	APP_MUST(cuCtxSetCurrent(ctx));
 	stream = app_stream();
-	for (unsigned i = 0; i < n_steps; i++) {
-		unsigned which = app_random(&state) % N_OWN, action = app_random(&state) % 8;
+	for (unsigned i = 0; i < n_steps + N_OWN; i++) {
+		unsigned which = i < N_OWN ? i : app_random(&state) % N_OWN, action = app_random(&state) % 8;
 
+		/* However the threads run, they need more than the device has at once. */
+		if (i == N_OWN)
+			(void)pthread_barrier_wait(&all_hold_memory);
 		if (!own[which]) {
 			own_sizes[which] = MIB * (1 + (size_t)app_random(&state) % 24);
 			if (cuMemAlloc_v2(&own[which], own_sizes[which])) {
@@ -673,6 +677,7 @@ static void threads(void)
 	n_steps = steps ? (unsigned)atoi(steps) : 64;
 	app_start();
 	APP_MUST(cuMemFree_v2(app_alloc(512)));
+	(void)pthread_barrier_init(&all_hold_memory, NULL, N_THREADS);
 	for (uintptr_t i = 0; i < N_THREADS; i++)
 		(void)pthread_create(&workers[i], NULL, work, (void *)i);
 	(void)pthread_create(&other, NULL, bring_back, NULL);
