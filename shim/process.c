@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "shim/answers/actions.h"
@@ -18,6 +19,7 @@
 #include "shim/backend/spill.h"
 #include "shim/backend/unpooled.h"
 #include "shim/base/barrier.h"
+#include "shim/base/clock.h"
 #include "shim/base/fork.h"
 #include "shim/base/log.h"
 #include "shim/base/slow_path.h"
@@ -46,6 +48,13 @@ _Atomic bool gp_process_is_started;
 
 static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_SET_UP);
 
+/* A process that ends waits that often, and that long each time, for a thread that starts the library. */
+enum { START_TRIES = 1000 };
+#define START_WAIT_NS UINT64_C(1000000)
+
+static _Atomic bool is_recording_begun;
+static _Thread_local bool is_starting __attribute__((tls_model("initial-exec")));
+
 /*
  * A CUDA context does not survive a fork: the child's calls go straight to the driver, which returns the error. If
  * there was no context yet, the child starts anew.
@@ -59,6 +68,23 @@ static void bypass_in_child(void)
 }
 
 /*
+ * True if another thread is starting the library, and has not registered the end of the recording yet. A handler of a
+ * signal may end the process in the thread that starts it, which does not wait for itself.
+ */
+static bool is_recording_beginning(void)
+{
+	return gp_record_is_on() && atomic_load(&gp_process_is_started) && !atomic_load(&is_recording_begun) &&
+	       !is_starting;
+}
+
+/* Without the wait, what was recorded would be lost. */
+static void await_recording(void)
+{
+	for (int i = 0; i < START_TRIES && is_recording_beginning(); i++)
+		gp_clock_sleep(START_WAIT_NS);
+}
+
+/*
  * Each module registers its callbacks here: for a forked child, and for the end of a context. A child calls them in
  * reverse order. So gp_record_init comes first: its callback runs after bypass_in_child, and finds out whether the
  * child is bypassed.
@@ -68,6 +94,8 @@ static void set_up_modules(void)
 	static const struct gp_fork_child child = {.fn = bypass_in_child};
 
 	gp_record_init(gp_state.config.record_file, gp_state.config.stacks.depth != 0);
+	if (gp_record_is_on())
+		(void)atexit(await_recording);
 	gp_fork_on_child(&child);
 	gp_devices_start();
 	gp_groups_start();
@@ -181,6 +209,7 @@ static void start(void)
 	if (gp_real.cuDeviceGetCount && !gp_real.cuDeviceGetCount(&count))
 		gp_config_check_devices(&gp_state.config, count, report, NULL);
 	gp_record_start();
+	atomic_store(&is_recording_begun, true);
 	gp_record(NULL, DEFER, atomic_load(&gp_scope_defers));
 	if (gp_state.config.stacks.depth)
 		r = gp_alloc_info_switch(&gp_state.config.stacks);
@@ -215,6 +244,8 @@ void gp_process_start_slow(void)
 	/* No other thread will start the library, so this thread must not be cancelled before it has. */
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
 	gp_thread_watch_exit();
+	is_starting = true;
 	start();
+	is_starting = false;
 	pthread_setcancelstate(cancel_state, NULL);
 }

@@ -4,6 +4,7 @@
 /* Many threads, each with a stream, allocate blocks, use them, free them, and free blocks of other threads. */
 
 #include <pthread.h>
+#include <unistd.h>
 
 #include "app_driver.h"
 
@@ -138,9 +139,32 @@ static void cut_short(void)
 	printf("bye\n");
 }
 
+static void *let_go(void *arg)
+{
+	usleep(50000);
+	app_release_calls();
+	return NULL;
+}
+
+/* The process ends while a thread starts the library in its first allocation, and goes on a moment later. */
+static void starting(void)
+{
+	pthread_t thread;
+
+	app_start();
+	app_stop_calls("cuDeviceGetCount", false);
+	pthread_create(&thread, NULL, work_on, NULL);
+	app_await_stopped_call();
+	for (unsigned i = 0; i < 10; i++)
+		APP_MUST(cuMemFree_v2(app_alloc(MIB)));
+	pthread_create(&thread, NULL, let_go, NULL);
+	printf("bye\n");
+}
+
 const struct app_scenario app_scenarios[] = {
 	{"many", many},
 	{"hand-over", hand_over},
 	{"cut-short", cut_short},
+	{"starting", starting},
 	{0},
 };

@@ -42,6 +42,15 @@ static int replay(const char *file, const char *option)
 	return run_tool("replay --json", option, file);
 }
 
+static void check_replay(const char *file)
+{
+	char messages[PLAY_OUTPUT_MAX];
+	int r = replay(file, "");
+
+	play_read("messages", messages);
+	ck_assert_msg(r == 0, "%s", messages);
+}
+
 /* Counts the files in the play's directory whose names begin with start, and stores the name of the last. */
 static unsigned count_files(const char *start, char name[static 256])
 {
@@ -89,7 +98,21 @@ START_TEST(a_recorded_program_behaves_as_without_the_library)
 
 	play_same(&(struct play){.program = alike[_i][0], .words = {alike[_i][1]}, .env = recorded});
 	ck_assert_uint_ge(count_files("rec.", name), 1);
-	ck_assert_int_eq(replay(name, ""), 0);
+	check_replay(name);
+}
+END_TEST
+
+START_TEST(a_process_that_ends_while_a_thread_starts_the_library_is_recorded)
+{
+	char name[256];
+
+	play_run(&(struct play){
+		.program = "app_threads", .words = {"starting"}, .env = recorded, .preload = play_library});
+	ck_assert_int_eq(play_status, 0);
+	ck_assert_str_eq(play_out, "bye\n");
+	ck_assert_uint_eq(count_files("rec.", name), 1);
+	check_replay(name);
+	ck_assert_uint_ge(play_number(answer, "n_allocs"), 10);
 }
 END_TEST
 
@@ -483,6 +506,7 @@ END_TEST
 static void add(TCase *tc)
 {
 	tcase_add_loop_test(tc, a_recorded_program_behaves_as_without_the_library, 0, (int)LENGTH(alike));
+	tcase_add_test(tc, a_process_that_ends_while_a_thread_starts_the_library_is_recorded);
 	tcase_add_loop_test(tc, a_replay_ends_with_the_counters_of_the_recorded_process, 0,
 		(int)(LENGTH(scenarios) * LENGTH(kinds) * LENGTH(settings)));
 	tcase_add_test(tc, a_replay_of_a_process_that_slept_ends_with_its_counters);
