@@ -20,7 +20,7 @@ struct symbols {
 	const ElfW(Sym) * table;
 	const char *names;
 	const uint32_t *hash, *gnu_hash;
-	const char *library; /* the name by which others are linked to it; "" */
+	const char *soname; /* the name by which others are linked to it; "" */
 };
 
 struct symbol_search {
@@ -36,7 +36,7 @@ static inline const void *symbols_at(ElfW(Addr) base, ElfW(Addr) addr)
 
 static inline struct symbols symbols_of(ElfW(Addr) base, const ElfW(Dyn) * dynamic)
 {
-	struct symbols symbols = {.library = ""};
+	struct symbols symbols = {.soname = ""};
 	const ElfW(Dyn) *soname = NULL;
 
 	for (; dynamic->d_tag != DT_NULL; dynamic++) {
@@ -54,7 +54,7 @@ static inline struct symbols symbols_of(ElfW(Addr) base, const ElfW(Dyn) * dynam
 			soname = dynamic;
 	}
 	if (soname && symbols.names)
-		symbols.library = symbols.names + soname->d_un.d_val;
+		symbols.soname = symbols.names + soname->d_un.d_val;
 	return symbols;
 }
 
@@ -87,7 +87,7 @@ static inline uint32_t count_symbols(const struct symbols *symbols)
 static inline int search_library(struct dl_phdr_info *info, size_t size, void *arg)
 {
 	struct symbol_search *search = (struct symbol_search *)arg;
-	struct symbols symbols = {.library = ""};
+	struct symbols symbols = {.soname = ""};
 	uint32_t n;
 
 	(void)size;
@@ -95,7 +95,7 @@ static inline int search_library(struct dl_phdr_info *info, size_t size, void *a
 		if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
 			symbols = symbols_of(
 				info->dlpi_addr, (const ElfW(Dyn) *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr));
-	if (strcmp(symbols.library, search->library) != 0)
+	if (strcmp(symbols.soname, search->library) != 0)
 		return 0;
 	n = symbols.table ? count_symbols(&symbols) : 0;
 	for (uint32_t i = 0; i < n; i++) {

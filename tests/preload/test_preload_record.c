@@ -506,7 +506,8 @@ END_TEST
 static void add(TCase *tc)
 {
 	tcase_add_loop_test(tc, a_recorded_program_behaves_as_without_the_library, 0, (int)LENGTH(alike));
-	tcase_add_test(tc, a_process_that_ends_while_a_thread_starts_the_library_is_recorded);
+	/* Without a wait at exit, the thread is too late in two of three runs. */
+	tcase_add_loop_test(tc, a_process_that_ends_while_a_thread_starts_the_library_is_recorded, 0, 5);
 	tcase_add_loop_test(tc, a_replay_ends_with_the_counters_of_the_recorded_process, 0,
 		(int)(LENGTH(scenarios) * LENGTH(kinds) * LENGTH(settings)));
 	tcase_add_test(tc, a_replay_of_a_process_that_slept_ends_with_its_counters);
