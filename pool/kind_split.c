@@ -110,6 +110,9 @@ static struct gp_block *split_cut(struct gp_pool *pool, struct gp_block *block, 
 	if (block->size == size)
 		return block;
 	if (gp_block_is_whole(block)) {
+		/* Memory was too short for a slab when the segment was obtained. */
+		if (block->size < guard_bytes(pool, size) + size)
+			return block;
 		block = cut_guard(pool, block, size);
 		if (block->size == size)
 			return block;

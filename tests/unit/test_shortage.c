@@ -227,6 +227,28 @@ START_TEST(undersized_block_in_a_thread_cache_needs_no_driver_call_in_a_loop)
 }
 END_TEST
 
+/*
+ * Too little is left for a slab, so the segment is as large as its first block. The next one is a page. Behind a guard
+ * of a page the segment has no room for it.
+ */
+START_TEST(a_segment_without_room_for_a_guard_is_handed_out_whole)
+{
+	uint64_t bytes = FIXTURE_PAGE + GP_ALIGN, addr;
+
+	fixture_setup(GP_KIND_SPLIT);
+	(void)fixture_pool();
+	px.fake.outside = FIXTURE_CAPACITY - bytes;
+	addr = fixture_alloc(bytes);
+	ck_assert_uint_eq(fixture_stats().total_bytes, bytes);
+	fixture_free(addr);
+	ck_assert_uint_eq(fixture_alloc(FIXTURE_PAGE), addr);
+	ck_assert_uint_eq(fixture_info(addr).rounded, bytes);
+	fixture_free(addr);
+	ck_assert_uint_eq(fixture_alloc(bytes), addr);
+	fixture_teardown();
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("shortage");
@@ -243,5 +265,6 @@ int main(void)
 	tcase_add_test(tc, undersized_block_is_never_reused_after_it_was_exported);
 	tcase_add_loop_test(tc, undersized_block_in_a_thread_cache_needs_no_driver_call_in_a_loop, 0,
 		sizeof(small_shortages) / sizeof(*small_shortages));
+	tcase_add_test(tc, a_segment_without_room_for_a_guard_is_handed_out_whole);
 	return suite_run(suite);
 }
