@@ -142,6 +142,49 @@ struct gp_block *gp_pending_find_of_stream(
 	return NULL;
 }
 
+bool gp_pending_is_of_run(const struct gp_block *block, uint64_t stream)
+{
+	if (!block || block->flags & GP_BLOCK_GUARD || gp_block_is_exported(block))
+		return false;
+	if (gp_block_state(block) == GP_BLOCK_PENDING)
+		return block->flags & GP_BLOCK_STREAM && gp_block_stream(block) == stream;
+	return gp_block_state(block) == GP_BLOCK_CACHED;
+}
+
+/* Extends a run of one block until it has that many bytes. left: blocks that may still be looked at. */
+static bool extend(struct gp_run *run, uint64_t stream, uint64_t bytes, int *left)
+{
+	uint64_t sum = run->first->size;
+
+	for (; sum < bytes && --*left >= 0 && gp_pending_is_of_run(run->last->next, stream); sum += run->last->size)
+		run->last = run->last->next;
+	for (; sum < bytes && --*left >= 0 && gp_pending_is_of_run(run->first->prev, stream); sum += run->first->size)
+		run->first = run->first->prev;
+	return sum >= bytes;
+}
+
+bool gp_pending_find_run_of_stream(struct gp_pending *p, uint64_t stream, uint64_t bytes, struct gp_run *ret_run)
+{
+	unsigned queue = queue_of_stream(stream);
+	int left = GP_RUN_LOOK;
+
+	for (uint64_t bits = p->bitmap[queue] & (UINT64_MAX << bin_of(GP_SMALL_MAX)); bits; bits &= bits - 1) {
+		struct gp_list *head = &p->bins[queue][__builtin_ctzll(bits)];
+
+		for (struct gp_list *link = head->prev; link != head && --left >= 0; link = link->prev) {
+			struct gp_block *b = gp_container_of(link, struct gp_block, link);
+
+			if (b->size <= GP_SMALL_MAX || !gp_pending_is_of_run(b, stream) || gp_block_is_retired(b) ||
+				b->segment->is_uncached)
+				continue;
+			*ret_run = (struct gp_run){b, b};
+			if (extend(ret_run, stream, bytes, &left))
+				return true;
+		}
+	}
+	return false;
+}
+
 struct gp_block *gp_pending_find(struct gp_pending *p, uint64_t min_bytes, uint64_t max_bytes)
 {
 	unsigned from = bin_of(min_bytes), to = bin_of(max_bytes);

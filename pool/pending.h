@@ -52,6 +52,21 @@ struct gp_block *gp_pending_find(struct gp_pending *p, uint64_t min_bytes, uint6
 struct gp_block *gp_pending_find_of_stream(
 	struct gp_pending *p, uint64_t stream, uint64_t min_bytes, uint64_t max_bytes);
 
+/* Neighbours of which each was freed on the same stream or is cached. */
+struct gp_run {
+	struct gp_block *first, *last;
+};
+
+/* True if the block can be a part of a run of the stream. */
+bool gp_pending_is_of_run(const struct gp_block *block, uint64_t stream);
+
+/*
+ * Finds a run of at least `bytes` with a block of more than GP_SMALL_MAX that was freed on the stream; runs of small
+ * blocks are long. The run has no more blocks than are needed. Never one of a segment that is retired or goes back once
+ * it is free.
+ */
+bool gp_pending_find_run_of_stream(struct gp_pending *p, uint64_t stream, uint64_t bytes, struct gp_run *ret_run);
+
 /*
  * Returns a segment of which the program holds nothing and some is queued, or NULL if none is found. Prefers unfenced
  * blocks to others, and then large ones to small ones.

@@ -280,18 +280,61 @@ static void requeue_locked(struct gp_pool *pool, struct gp_block *block, uint64_
 	pool->stats.n_pending_blocks++;
 }
 
+/*
+ * Makes a run one block in the queue. For that its blocks are cached for a moment, since the kind then merges them in
+ * its own way, also with cached neighbours outside the run. From the last block to the first: merging keeps the
+ * descriptor in front.
+ */
+static struct gp_block *join_locked(struct gp_pool *pool, const struct gp_run *run, uint64_t stream)
+{
+	struct gp_segment *segment = run->first->segment;
+	struct gp_block *first = run->first, *b = run->last, *before;
+
+	if (gp_pending_is_of_run(first->prev, stream) && gp_block_state(first->prev) == GP_BLOCK_CACHED)
+		first = first->prev;
+	for (bool is_first = false; !is_first; b = before) {
+		is_first = b == first;
+		before = b->prev;
+		if (gp_block_state(b) != GP_BLOCK_PENDING)
+			continue;
+		unqueue_locked(pool, b);
+		segment->kind->put(pool, b);
+	}
+	if (gp_block_state(first) != GP_BLOCK_CACHED)
+		first = segment->first; /* a guard has taken in all of its segment */
+	segment->kind->unlink(pool, first);
+	gp_cached_sub(pool, first);
+	if (gp_block_is_whole(first))
+		gp_segment_set_busy_locked(segment);
+	requeue_locked(pool, first, stream);
+	return first;
+}
+
+/* Returns a block that was freed on the stream and has room for the request, or NULL. May join several to one. */
+static struct gp_block *find_room_of_stream_locked(struct gp_pool *pool, const struct gp_request *request)
+{
+	struct gp_block *b = find_of_stream_locked(pool, request, request->kind->largest_fit(pool, request->size));
+	struct gp_run run;
+
+	if (b)
+		return b->segment->kind == request->kind ? b : NULL;
+	if (request->size <= GP_SMALL_MAX || gp_flag_is_set(&pool->dead) || !pool->pending.n_stream ||
+		!gp_pending_find_run_of_stream(&pool->pending, request->stream, request->size, &run))
+		return NULL;
+	return run.first->segment->kind == request->kind ? join_locked(pool, &run, request->stream) : NULL;
+}
+
 struct gp_claim_token gp_reuse_take_part_of_stream(struct gp_pool *pool, const struct gp_request *request)
 {
-	uint64_t largest = request->kind->largest_fit(pool, request->size);
 	struct gp_block *b = NULL, *part, *rest = NULL;
 	struct gp_claim_token token = {0};
 
 	gp_mutex_lock(&pool->lock);
 	if (request->kind->divide && !gp_descriptors_ensure_locked(pool))
-		b = find_of_stream_locked(pool, request, largest);
-	if (b && b->segment->kind == request->kind) {
+		b = find_room_of_stream_locked(pool, request);
+	if (b) {
 		unqueue_locked(pool, b);
-		part = request->kind->divide(pool, b, request->size, &rest);
+		part = b->size == request->size ? b : request->kind->divide(pool, b, request->size, &rest);
 		if (rest || !part)
 			requeue_locked(pool, part ? rest : b, request->stream);
 		if (part) {

@@ -261,6 +261,12 @@
 #define GP_PENDING_LOOK_PER_BIN 8
 
 /*
+ * Blocks that a search for neighbours freed on one stream looks at before the pool grows. That takes microseconds, and
+ * the driver call that it may save takes hundreds. No figure.
+ */
+#define GP_RUN_LOOK 256
+
+/*
  * When memory has run out, or must go back (rounds.c, pool_control.c).
  */
 

@@ -104,6 +104,88 @@ START_TEST(a_stream_gets_parts_of_a_larger_block_that_was_freed_on_it)
 }
 END_TEST
 
+/* Fills what is free, so that only what is freed on a stream can serve the next request. */
+static void use_up(uint64_t bytes)
+{
+	uint64_t addr;
+
+	px.fake.outside = FIXTURE_CAPACITY - px.fake.reserved_bytes;
+	while (fixture_try(bytes, &addr) == 0)
+		;
+}
+
+/* No work of the stream has ended, but the request that follows on it may use the memory of all its frees. */
+START_TEST(neighbours_that_were_freed_on_a_stream_serve_a_larger_request_on_it)
+{
+	uint64_t bytes = 64 * GP_MIB, addr = fixture_alloc_on(bytes, S), total, part[4];
+
+	if (!divides_blocks())
+		return;
+	use_up(2 * GP_MIB);
+	total = fixture_stats().total_bytes;
+	fixture_free_on(addr, S);
+	fixture_work();
+	for (int i = 0; i < 3; i++)
+		part[i] = fixture_alloc_on(bytes / 4, S);
+	fixture_work();
+	for (int i = 0; i < 3; i++)
+		fixture_free_on(part[(i + _i) % 3], S);
+	/* Another stream must wait for the end of the work. */
+	ck_assert_int_eq(fixture_try(bytes / 2, &part[3]), -ENOMEM);
+	part[3] = fixture_alloc_on(bytes / 2, S);
+	ck_assert_uint_ge(part[3], addr);
+	ck_assert_uint_le(part[3] + bytes / 2, addr + bytes + 2 * GP_MIB);
+	fixture_work();
+	fixture_free_on(part[3], S);
+	fixture_check();
+	/* The whole block again, where that leaves nothing to divide. */
+	if (px.options.kind == GP_KIND_VMM)
+		ck_assert_uint_eq(fixture_alloc_on(bytes, S), addr);
+	ck_assert_uint_eq(fixture_stats().total_bytes, total);
+}
+END_TEST
+
+/* The middle block belongs to another stream, whose work has not ended. */
+START_TEST(neighbours_of_another_stream_do_not_serve_it)
+{
+	uint64_t bytes = 64 * GP_MIB, addr = fixture_alloc_on(bytes, S), part[3];
+
+	if (!divides_blocks())
+		return;
+	use_up(2 * GP_MIB);
+	fixture_free_on(addr, S);
+	for (int i = 0; i < 3; i++)
+		part[i] = fixture_alloc_on(20 * GP_MIB, S);
+	fixture_work();
+	for (int i = 0; i < 3; i++)
+		fixture_free_on(part[i], i == 1 ? T : S);
+	ck_assert_int_ne(gp_pool_alloc_with(px.pool, 36 * GP_MIB, &(struct gp_alloc_options){.stream = S}, &addr), 0);
+	fixture_check();
+}
+END_TEST
+
+/* Completed blocks are cached, and join with those of the stream that have not completed. */
+START_TEST(cached_neighbours_join_those_freed_on_the_stream)
+{
+	uint64_t bytes = 64 * GP_MIB, addr = fixture_alloc_on(bytes, S), part[2], total;
+
+	if (!divides_blocks())
+		return;
+	use_up(2 * GP_MIB);
+	total = fixture_stats().total_bytes;
+	fixture_free_on(addr, S);
+	fake_complete_all(&px.fake);
+	part[0] = fixture_alloc_on(36 * GP_MIB, S);
+	fixture_work();
+	fixture_free_on(part[0], S);
+	part[1] = fixture_alloc_on(52 * GP_MIB, S);
+	ck_assert_uint_ge(part[1], addr);
+	ck_assert_uint_le(part[1], addr + 2 * GP_MIB);
+	ck_assert_uint_eq(fixture_stats().total_bytes, total);
+	fixture_check();
+}
+END_TEST
+
 START_TEST(a_block_is_handed_out_whole_to_a_request_of_nearly_its_size)
 {
 	uint64_t addr = fixture_alloc_on(BYTES, S), rounded = fixture_info(addr).rounded;
@@ -302,6 +384,9 @@ static TCase *case_of(enum gp_kind kind)
 	tcase_add_test(tc, a_request_without_a_stream_gets_the_block_only_when_its_work_has_ended);
 	tcase_add_test(tc, many_streams_keep_their_blocks_apart);
 	tcase_add_loop_test(tc, a_stream_gets_parts_of_a_larger_block_that_was_freed_on_it, 0, 3);
+	tcase_add_loop_test(tc, neighbours_that_were_freed_on_a_stream_serve_a_larger_request_on_it, 0, 3);
+	tcase_add_test(tc, neighbours_of_another_stream_do_not_serve_it);
+	tcase_add_test(tc, cached_neighbours_join_those_freed_on_the_stream);
 	tcase_add_test(tc, a_block_is_handed_out_whole_to_a_request_of_nearly_its_size);
 	tcase_add_test(tc, completed_blocks_of_streams_merge_and_serve_larger_requests);
 	tcase_add_test(tc, a_stream_that_ends_keeps_no_memory);
