@@ -17,6 +17,7 @@
 
 #include "survey_fixture.h"
 #include "tests/suite.h"
+#include "tools/ask/stat_explain.h"
 #include "tools/export/stat_metrics.h"
 
 static bool has_descriptors(int n)
@@ -212,6 +213,26 @@ START_TEST(processes_that_cannot_be_asked_in_time_make_a_survey_incomplete)
 }
 END_TEST
 
+/* It must not be reported as a process without the library or a socket. */
+START_TEST(a_named_process_that_cannot_be_asked_in_time_has_not_answered)
+{
+	struct stat_question question = survey_question(0);
+	struct stat_process missing;
+	struct stat_survey survey;
+	pid_t self = getpid();
+
+	question.pids = &self;
+	question.n_pids = 1;
+	survey_add_peer(survey_root, geteuid(), survey_status, false);
+	stat_survey_run(&survey, &question);
+	ck_assert_ptr_null(stat_survey_find(&survey, self));
+	stat_explain_missing(&missing, self, &survey);
+	ck_assert_int_eq(missing.exit, STAT_NO_ANSWER);
+	ck_assert_str_eq(missing.error, "was not asked, since the time was over.");
+	stat_survey_deinit(&survey);
+}
+END_TEST
+
 START_TEST(a_survey_needs_fewer_descriptors_than_processes)
 {
 	static const rlim_t limits[] = {40, 24, 3};
@@ -313,6 +334,7 @@ int main(void)
 	tcase_add_test(tc, two_thousand_processes_of_the_user_are_all_asked);
 	tcase_add_test(tc, a_repeated_survey_keeps_connections_and_waits_once_for_silent_processes);
 	tcase_add_test(tc, processes_that_cannot_be_asked_in_time_make_a_survey_incomplete);
+	tcase_add_test(tc, a_named_process_that_cannot_be_asked_in_time_has_not_answered);
 	tcase_add_test(tc, an_answer_with_more_values_than_the_library_sends_is_refused);
 	tcase_add_test(tc, directories_that_cannot_be_opened_make_a_survey_incomplete);
 	tcase_add_test(tc, other_directories_are_searched_only_if_the_named_one_cannot_be_used);

@@ -204,7 +204,7 @@ static void explain_no_socket(struct stat_process *process)
 	}
 }
 
-void stat_explain_missing(struct stat_process *process, pid_t pid)
+void stat_explain_missing(struct stat_process *process, pid_t pid, const struct stat_survey *survey)
 {
 	char path[32], user[STAT_TEXT_MAX], self[STAT_TEXT_MAX], state = '?';
 	uint64_t start_ticks;
@@ -230,6 +230,9 @@ void stat_explain_missing(struct stat_process *process, pid_t pid)
 		stat_explain_user(self, geteuid());
 		explain(process, STAT_NOT_PERMITTED, "belongs to %s; you are %s.", user, self);
 		advise(process, "ask %s, or run as root.", user);
+	} else if (survey->missed.n_late) {
+		explain(process, STAT_NO_ANSWER, "was not asked, since the time was over.");
+		advise(process, "give it more time with --timeout.");
 	} else {
 		explain_no_socket(process);
 	}

@@ -16,8 +16,8 @@ bool stat_explain_is_stopped(const struct stat_process *process);
 /* The same for a process whose answer is left out, because the answers of its user have used up their share. */
 void stat_explain_share(struct stat_process *process);
 
-/* The same for a process that the user named but that has no socket. */
-void stat_explain_missing(struct stat_process *process, pid_t pid);
+/* The same for a process that the user named, and that the survey had no time to ask or found no socket of. */
+void stat_explain_missing(struct stat_process *process, pid_t pid, const struct stat_survey *survey);
 
 /* Writes the name of a user, such as "ana", or the number if there is no name. */
 void stat_explain_user(char text[static STAT_TEXT_MAX], uid_t uid);

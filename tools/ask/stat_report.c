@@ -66,7 +66,7 @@ static json_t *make_errors(const struct stat_survey *survey, const struct stat_o
 	for (size_t i = 0; options && i < options->n_pids; i++) {
 		if (stat_survey_find(survey, options->pids[i]))
 			continue;
-		stat_explain_missing(&missing, options->pids[i]);
+		stat_explain_missing(&missing, options->pids[i], survey);
 		add_error(errors, &missing);
 	}
 	return errors;
@@ -211,7 +211,7 @@ enum stat_exit stat_report_errors(const struct stat_survey *survey, const struct
 	for (size_t i = 0; i < options->n_pids; i++) {
 		if (stat_survey_find(survey, options->pids[i]))
 			continue;
-		stat_explain_missing(&missing, options->pids[i]);
+		stat_explain_missing(&missing, options->pids[i], survey);
 		keep_first(&first, missing.exit);
 		if (!is_in_json)
 			report_error(&missing);

@@ -299,7 +299,7 @@ static void check_missing(struct check *check, const struct stat_survey *survey)
 	for (size_t i = 0; i < options->n_pids; i++) {
 		if (stat_survey_find(survey, options->pids[i]))
 			continue;
-		stat_explain_missing(&missing, options->pids[i]);
+		stat_explain_missing(&missing, options->pids[i], survey);
 		add_problem(check, STAT_CHECK_UNKNOWN, problem(STAT_CHECK_UNKNOWN, missing.pid), "pid %d %s",
 			(int)missing.pid, missing.error);
 	}
