@@ -261,8 +261,8 @@
 #define GP_PENDING_LOOK_PER_BIN 8
 
 /*
- * Blocks that a search for neighbours freed on one stream looks at before the pool grows. That takes microseconds, and
- * the driver call that it may save takes hundreds. No figure.
+ * Blocks that a search for neighbours freed on one stream looks at before the pool grows: a call of the driver would
+ * come next, and takes far longer. No figure.
  */
 #define GP_RUN_LOOK 256
 
