@@ -4,7 +4,8 @@
 /*
  * Makes the calls of a trace on stdin, such as tests/traces/cupy.txt, and prints "peak=BYTES ooms=N": the most memory
  * that the preloaded library took from the driver, and its out-of-memory errors. It submits no GPU work. The next
- * allocation of an address that is still allocated hides the block before, which is never freed.
+ * allocation of an address that is still allocated hides the block before, which is never freed. With the argument
+ * "stream" it makes all calls in stream order, on one stream.
  */
 
 #include <errno.h>
@@ -12,6 +13,7 @@
 #include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "api/gpupool.h"
 #include "tests/apps/cuda_min.h"
@@ -21,7 +23,8 @@ struct block {
 	CUdeviceptr ptr;
 };
 
-static void *blocks; /* a tree by name */
+static void *blocks;    /* a tree by name */
+static CUstream stream; /* of all calls; NULL: they are not in stream order */
 
 static int compare(const void *a, const void *b)
 {
@@ -42,7 +45,7 @@ static void allocate(uint64_t name, uint64_t bytes)
 {
 	struct block *block = calloc(1, sizeof(*block)), **found;
 	CUdeviceptr ptr = 0;
-	CUresult r = cuMemAlloc_v2(&ptr, bytes);
+	CUresult r = stream ? cuMemAllocAsync(&ptr, bytes, stream) : cuMemAlloc_v2(&ptr, bytes);
 
 	if (r != CUDA_ERROR_OUT_OF_MEMORY)
 		must((int)r, "cuMemAlloc");
@@ -65,12 +68,12 @@ static void release(uint64_t name)
 		return;
 	block = *found;
 	if (block->ptr)
-		must((int)cuMemFree_v2(block->ptr), "cuMemFree");
+		must((int)(stream ? cuMemFreeAsync(block->ptr, stream) : cuMemFree_v2(block->ptr)), "cuMemFree");
 	tdelete(block, &blocks, compare);
 	free(block);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	struct gpupool_status status;
 	uint64_t name, bytes;
@@ -80,6 +83,8 @@ int main(void)
 	must((int)cuInit(0), "cuInit");
 	must((int)cuDevicePrimaryCtxRetain(&context, 0), "cuDevicePrimaryCtxRetain");
 	must((int)cuCtxSetCurrent(context), "cuCtxSetCurrent");
+	if (argc > 1 && !strcmp(argv[1], "stream"))
+		must((int)cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
 	while (fgets(line, sizeof(line), stdin)) {
 		if (sscanf(line, "a %" SCNx64 " %" SCNu64, &name, &bytes) == 2)
 			allocate(name, bytes);

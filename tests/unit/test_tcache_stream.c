@@ -131,6 +131,28 @@ START_TEST(a_request_of_another_size_can_use_a_block_of_the_stream_in_the_cache)
 }
 END_TEST
 
+/* Of two blocks that could serve a request, the one that fits is in the cache. */
+START_TEST(large_blocks_leave_the_cache_for_a_large_request_of_another_size)
+{
+	uint64_t much = 4 * BYTES, fit, larger, small, n;
+	bool is_any_unfenced;
+
+	start();
+	fit = take_on(2 * BYTES, S);
+	larger = take_on(much, S);
+	small = take_on(SMALL, S);
+	put_on(larger, S);
+	ck_assert_uint_eq(gp_caches_flush(fixture_pool(), &is_any_unfenced), 1);
+	put_on(small, S);
+	put_on(fit, S);
+	ck_assert_uint_eq(take_on(2 * BYTES - BYTES / 8, S), fit);
+	n = n_of_pool();
+	ck_assert_uint_eq(take_on(SMALL, S), small);
+	ck_assert_uint_eq(n_of_pool(), n);
+	end();
+}
+END_TEST
+
 START_TEST(blocks_beyond_the_cache_go_to_the_pool)
 {
 	enum { N = GP_TCACHE_STREAMED + 8 };
@@ -275,6 +297,7 @@ static TCase *case_of(enum gp_kind kind)
 	tcase_add_test(tc, cached_blocks_of_streams_count_as_pending);
 	tcase_add_test(tc, another_stream_gets_a_cached_block_only_when_its_work_has_ended);
 	tcase_add_test(tc, a_request_of_another_size_can_use_a_block_of_the_stream_in_the_cache);
+	tcase_add_test(tc, large_blocks_leave_the_cache_for_a_large_request_of_another_size);
 	tcase_add_test(tc, blocks_beyond_the_cache_go_to_the_pool);
 	tcase_add_test(tc, blocks_of_streams_that_are_no_longer_used_make_room_in_the_cache);
 	tcase_add_test(tc, flushed_blocks_stay_those_of_their_stream);
