@@ -592,11 +592,21 @@ static int wait(struct gp_fence *f, uint64_t seq, uint64_t own_max_ns, uint64_t 
 	}
 }
 
-int gp_fence_wait(struct gp_fence *f, uint64_t seq, uint64_t max_ns)
+static int wait_for_any(struct gp_fence *f, uint64_t seq, uint64_t own_max_ns, uint64_t max_ns)
 {
-	int r = wait(f, seq, UINT64_MAX, max_ns);
+	int r = wait(f, seq, own_max_ns, max_ns);
 
 	return r == -ENOENT ? -EAGAIN : r;
+}
+
+int gp_fence_wait(struct gp_fence *f, uint64_t seq, uint64_t max_ns)
+{
+	return wait_for_any(f, seq, UINT64_MAX, max_ns);
+}
+
+int gp_fence_wait_at_most(struct gp_fence *f, uint64_t seq, uint64_t max_ns)
+{
+	return wait_for_any(f, seq, max_ns, max_ns);
 }
 
 int gp_fence_wait_due(struct gp_fence *f, uint64_t seq, uint64_t max_ns)

@@ -126,6 +126,9 @@ int gp_fence_gpu_wait_again(struct gp_fence *f);
  */
 int gp_fence_wait(struct gp_fence *f, uint64_t seq, uint64_t max_ns);
 
+/* As gp_fence_wait, but at most max_ns whatever this thread has freed. */
+int gp_fence_wait_at_most(struct gp_fence *f, uint64_t seq, uint64_t max_ns);
+
 /*
  * As gp_fence_wait, but waits only for what a free of this thread would have waited for, and at most max_ns. -ENOENT
  * if there is no such free.

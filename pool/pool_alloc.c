@@ -47,8 +47,6 @@ int gp_pool_alloc_with(struct gp_pool *pool, uint64_t bytes, const struct gp_all
 	request.first = options->first;
 	request.end = options->end;
 	request.ret_failure = options->ret_failure;
-	/* An allocation in stream order never waits for the GPU before memory has run out. */
-	request.skips |= request.stream ? GP_SKIP(hostwait) : 0;
 	request.capture = options->capture;
 	return alloc(pool, &request, ret_addr);
 }

@@ -153,6 +153,14 @@ static bool is_wait_due_locked(const struct gp_pool *pool, const struct gp_reque
 	return (has_peak_risen_locked(pool) ? 0 : pool->n_waits) < request->kind->n_waits;
 }
 
+/* Frees in stream order record no fence, so a request in stream order records one for its wait. */
+static bool is_any_to_wait_for_locked(const struct gp_pool *pool, const struct gp_request *request)
+{
+	if (!request->stream)
+		return gp_fence_is_any_at_free(pool->fence);
+	return pool->pending.count || gp_fence_gpu_waited(pool->fence) > gp_fence_completed(pool->fence);
+}
+
 /* True if the next step of the request is to grow. */
 static bool is_growth_next(const struct gp_request *request)
 {
@@ -184,7 +192,7 @@ static void survey_locked(struct gp_pool *pool, struct gp_request *request)
 		idle |= GP_SKIP(gpuwait);
 	if (!gp_pool_is_any_in_caches_locked(pool))
 		idle |= GP_SKIP(flush);
-	if (!is_wait_due_locked(pool, request) || !gp_fence_is_any_at_free(pool->fence))
+	if (!is_wait_due_locked(pool, request) || !is_any_to_wait_for_locked(pool, request))
 		idle |= GP_SKIP(hostwait);
 	request->idle = idle;
 	if (is_growth_next(request))
@@ -483,20 +491,43 @@ int gp_reuse_gpu_wait(struct gp_pool *pool, const struct gp_request *request, st
 	return r > 0 ? r : -ENOENT;
 }
 
-struct gp_claim_token gp_reuse_host_wait(struct gp_pool *pool, const struct gp_request *request)
+/*
+ * Waits until freed memory is completed. The frees of the program would have waited as long, except those in stream
+ * order: what they wait for may itself wait for this thread, so such a wait has a limit in any case.
+ */
+static void wait_for_frees(struct gp_pool *pool, const struct gp_request *request)
 {
 	uint64_t newest = gp_fence_newest(pool->fence);
 
-	if (!newest)
-		return (struct gp_claim_token){0};
+	if (!request->stream) {
+		if (newest)
+			(void)gp_fence_wait(pool->fence, newest - 1, GP_PEAK_WAIT_NS);
+		return;
+	}
+	if (gp_reuse_fence_unfenced(pool, false))
+		return;
 	gp_mutex_lock(&pool->lock);
-	if (has_peak_risen_locked(pool)) {
+	newest = gp_max(gp_fence_gpu_waited(pool->fence), pool->pending.count ? pool->pending.newest_seq + 1 : 0);
+	gp_mutex_unlock(&pool->lock);
+	if (newest)
+		(void)gp_fence_wait_at_most(pool->fence, newest - 1, GP_PEAK_WAIT_NS);
+}
+
+struct gp_claim_token gp_reuse_host_wait(struct gp_pool *pool, const struct gp_request *request)
+{
+	bool is_due;
+
+	gp_mutex_lock(&pool->lock);
+	is_due = is_any_to_wait_for_locked(pool, request);
+	if (is_due && has_peak_risen_locked(pool)) {
 		pool->wait_level = pool->stats.peak_total_bytes;
 		pool->n_waits = 0;
 	}
-	pool->n_waits++;
+	pool->n_waits += is_due;
 	gp_mutex_unlock(&pool->lock);
-	(void)gp_fence_wait(pool->fence, newest - 1, GP_PEAK_WAIT_NS);
+	if (!is_due)
+		return (struct gp_claim_token){0};
+	wait_for_frees(pool, request);
 	return gp_reuse_take(pool, request);
 }
 

@@ -89,7 +89,8 @@
 /*
  * Waits for freed memory before split and vmm exceed their peak, until the peak has risen. Only completed memory can be
  * given back or moved. The real free waits each time, so a few waits while a program finds its size cost next to
- * nothing. Held by graphs, vmm: +11 and 0 %; adversary, vmm: -3 and +1 %.
+ * nothing. Allocations in stream order wait, too: the GPU has work meanwhile.
+ * Held by graphs, vmm: +11 and 0 %; adversary, vmm: -3 and +1 %.
  */
 #define GP_PEAK_WAITS_MAX 8
 
@@ -103,8 +104,10 @@
 #define GP_PEAK_MIN (128 * GP_MIB)
 
 /*
- * Nanoseconds: limit of such a wait for memory that other threads freed. For its own frees a thread waits as long as
- * they would have. Held by test_reuse.c, the_pool_grows_if_a_block_freed_by_another_thread_takes_too_long. No figure.
+ * Nanoseconds: limit of such a wait for memory that other threads freed, and of each in stream order. For its own other
+ * frees a thread waits as long as they would have. Held by test_reuse.c,
+ * the_pool_grows_if_a_block_freed_by_another_thread_takes_too_long; test_stream_order.c,
+ * a_request_on_a_stream_waits_for_a_limited_time. No figure.
  */
 #define GP_PEAK_WAIT_NS UINT64_C(20000000)
 

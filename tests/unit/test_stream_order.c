@@ -7,6 +7,7 @@
 
 #include "pool/tcache.h"
 #include "pool_fixture.h"
+#include "pool/tuning.h"
 #include "tests/suite.h"
 
 enum { S = 1, T = 2 }; /* streams */
@@ -248,7 +249,7 @@ START_TEST(memory_freed_on_a_stream_is_used_before_a_request_fails)
 }
 END_TEST
 
-START_TEST(a_request_on_a_stream_never_waits_for_the_host_before_memory_runs_out)
+START_TEST(a_small_pool_grows_before_a_request_on_a_stream_makes_the_host_wait)
 {
 	uint64_t addr;
 
@@ -259,6 +260,69 @@ START_TEST(a_request_on_a_stream_never_waits_for_the_host_before_memory_runs_out
 		fixture_free_on(addr, 1 + i % 3);
 	}
 	ck_assert_uint_eq(fixture_stats().fence_waits, 0);
+}
+END_TEST
+
+/* Enough memory to be worth a stall. */
+#define MUCH (100 * GP_MIB)
+
+static void complete_in_pause(struct fake *fake, enum fake_call call)
+{
+	if (call == FAKE_PAUSE)
+		fake_complete_all(fake);
+}
+
+START_TEST(a_request_on_a_stream_waits_for_freed_memory_before_the_pool_exceeds_its_peak)
+{
+	uint64_t addr;
+
+	px.options.completion_only = true;
+	addr = fixture_alloc_on(MUCH, S);
+	fixture_work();
+	fixture_free_on(addr, S);
+	px.fake.hook = complete_in_pause;
+	ck_assert_uint_eq(fixture_alloc_on(MUCH, T), addr);
+	ck_assert_uint_eq(fixture_stats().fence_waits, 1);
+}
+END_TEST
+
+/* Memory that only a GPU wait made usable can neither move nor go back: that takes its completion. */
+START_TEST(a_request_on_a_stream_waits_for_memory_that_a_gpu_wait_made_usable)
+{
+	uint64_t addr[2];
+
+	px.fake.has_one_stream = true;
+	addr[0] = fixture_alloc_on(60 * GP_MIB, S);
+	addr[1] = fixture_alloc_on(60 * GP_MIB, S);
+	fixture_work();
+	fixture_free(addr[0]);
+	fixture_free(addr[1]);
+	(void)fixture_alloc_on(30 * GP_MIB, T);
+	ck_assert_uint_eq(fixture_stats().n_pending_blocks, 0);
+	ck_assert_uint_eq(fixture_stats().fence_waits, 0);
+	px.fake.hook = complete_in_pause;
+	(void)fixture_alloc_on(MUCH, T);
+	ck_assert_uint_eq(fixture_stats().fence_waits, 1);
+}
+END_TEST
+
+/* Also if the thread has made a free that would have waited: the work may be waiting for this thread. */
+START_TEST(a_request_on_a_stream_waits_for_a_limited_time)
+{
+	uint64_t addr, start_ns, waited_ns;
+
+	px.options.completion_only = true;
+	addr = fixture_alloc_on(MUCH, S);
+	fixture_work();
+	fixture_free_on(addr, S);
+	fixture_free(fixture_alloc(BYTES));
+	atomic_store(&px.fake.waitable, 0);
+	start_ns = atomic_load(&px.fake.now_ns);
+	ck_assert_uint_ne(fixture_alloc_on(MUCH, T), addr);
+	waited_ns = atomic_load(&px.fake.now_ns) - start_ns;
+	ck_assert_uint_ge(waited_ns, GP_PEAK_WAIT_NS);
+	ck_assert_uint_lt(waited_ns, 2 * GP_PEAK_WAIT_NS);
+	ck_assert_uint_ge(fixture_stats().total_bytes, 2 * MUCH);
 }
 END_TEST
 
@@ -391,7 +455,12 @@ static TCase *case_of(enum gp_kind kind)
 	tcase_add_test(tc, completed_blocks_of_streams_merge_and_serve_larger_requests);
 	tcase_add_test(tc, a_stream_that_ends_keeps_no_memory);
 	tcase_add_test(tc, memory_freed_on_a_stream_is_used_before_a_request_fails);
-	tcase_add_test(tc, a_request_on_a_stream_never_waits_for_the_host_before_memory_runs_out);
+	tcase_add_test(tc, a_small_pool_grows_before_a_request_on_a_stream_makes_the_host_wait);
+	if (kind == GP_KIND_SPLIT || kind == GP_KIND_VMM) {
+		tcase_add_test(tc, a_request_on_a_stream_waits_for_freed_memory_before_the_pool_exceeds_its_peak);
+		tcase_add_test(tc, a_request_on_a_stream_waits_for_memory_that_a_gpu_wait_made_usable);
+		tcase_add_test(tc, a_request_on_a_stream_waits_for_a_limited_time);
+	}
 	tcase_add_test(tc, memory_in_stream_order_is_counted_until_any_kind_of_free);
 	tcase_add_test(tc, a_block_of_a_stream_is_ordinary_after_its_next_hand_out);
 	tcase_add_test(tc, a_thread_cache_does_not_keep_a_block_allocated_in_stream_order);
