@@ -7,6 +7,7 @@ import contextlib
 import io
 import itertools
 import json
+import os
 import pathlib
 import random
 import socket
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import types
 import unittest
 from unittest import mock
@@ -1194,6 +1196,53 @@ class Async(WithOut):
     def test_wrong_content_and_a_program_that_ended_early_fail(self):
         self.assertEqual(self.play("allocations=10 wrong=1", self.STATUS)[0], ["split, static runtime: the content is right"])
         self.assertEqual(len(self.play("", self.STATUS)[0]), 3)
+
+
+FAKE_PYTHON = """#!/bin/sh
+# Stands for Python in scripts/gpu-test and scripts/bench: lists one part, which starts a program and waits for it.
+for word in "$@"; do
+	case $word in
+	list) echo some ;;
+	part)
+		sleep 1000 &
+		echo $! > "$OUT/program.new"
+		mv "$OUT/program.new" "$OUT/program"
+		wait
+		;;
+	esac
+done
+"""
+
+
+class Scripts(WithOut):
+    def wait_for(self, is_reached):
+        for _ in range(3000):
+            if is_reached():
+                return
+            time.sleep(0.01)
+        self.fail("took too long")
+
+    def is_running(self, pid):
+        try:
+            return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        except FileNotFoundError:
+            return False
+
+    def test_the_programs_of_a_part_end_with_the_script(self):
+        python = self.out / "python"
+        python.write_text(FAKE_PYTHON)
+        python.chmod(0o755)
+        for name in ("gpu-test", "bench"):
+            with self.subTest(name):
+                program = self.out / "program"
+                script = subprocess.Popen([programs.ROOT / "scripts" / name, "--out", self.out],
+                                          env={**os.environ, "PYTHON": str(python), "OUT": str(self.out)})
+                self.wait_for(program.exists)
+                pid = int(program.read_text())
+                program.unlink()
+                script.terminate()
+                self.assertEqual(script.wait(30), 143)
+                self.wait_for(lambda: not self.is_running(pid))
 
 
 if __name__ == "__main__":
