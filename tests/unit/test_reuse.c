@@ -8,7 +8,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "pool/reuse.h"
 #include "pool_fixture.h"
 #include "tests/suite.h"
 
@@ -117,33 +116,6 @@ START_TEST(overlapping_streams_get_no_gpu_wait_for_a_little_memory)
 END_TEST
 
 #define TURN (16 * GP_MIB)
-
-/* Frees the block, and lets the pool find out that no work uses it. */
-static void free_and_cache(uint64_t addr)
-{
-	fixture_free(addr);
-	fake_complete_all(&px.fake);
-	(void)gp_reuse_flush(fixture_pool(), false);
-}
-
-/* For vmm a multiple will do. */
-START_TEST(with_overlapping_streams_a_cached_block_that_fits_is_used_without_a_query)
-{
-	uint64_t addrs[3];
-
-	gp_pool_set_overlap(fixture_pool(), true);
-	for (unsigned i = 0; i < 3; i++)
-		addrs[i] = fixture_alloc(TURN);
-	free_and_cache(addrs[0]);
-	if (px.options.kind == GP_KIND_VMM)
-		free_and_cache(addrs[1]);
-	fixture_work();
-	fixture_free(addrs[2]);
-	(void)fake_calls(&px.fake, FAKE_QUERY);
-	ck_assert_uint_eq(fixture_alloc(TURN), addrs[0]);
-	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_QUERY), 0);
-}
-END_TEST
 
 static void *free_block(void *addr)
 {
@@ -538,7 +510,6 @@ static TCase *case_of(enum gp_kind kind)
 		tcase_add_test(tc, with_overlapping_streams_a_block_of_another_thread_gets_a_gpu_wait_at_once);
 	}
 	if (kind == GP_KIND_SPLIT || kind == GP_KIND_VMM) {
-		tcase_add_test(tc, with_overlapping_streams_a_cached_block_that_fits_is_used_without_a_query);
 		tcase_add_test(tc, with_overlapping_streams_the_pool_does_not_wait_for_parts_of_a_block);
 		tcase_add_test(tc, the_pool_waits_for_a_freed_block_before_it_exceeds_its_peak);
 		tcase_add_test(tc, the_pool_grows_if_a_block_freed_by_another_thread_takes_too_long);
