@@ -153,12 +153,19 @@ static bool is_wait_due_locked(const struct gp_pool *pool, const struct gp_reque
 	return (has_peak_risen_locked(pool) ? 0 : pool->n_waits) < request->kind->n_waits;
 }
 
-/* Frees in stream order record no fence, so a request in stream order records one for its wait. */
-static bool is_any_to_wait_for_locked(const struct gp_pool *pool, const struct gp_request *request)
+/*
+ * True if the wait before the pool exceeds its peak may yield memory. The program's own cudaFree would have waited for
+ * what it freed. A request in stream order would not, so it waits only if at least half of it is unused, here or in
+ * thread caches.
+ */
+static bool is_wait_useful_locked(const struct gp_pool *pool, const struct gp_request *request)
 {
 	if (!request->stream)
 		return gp_fence_is_any_at_free(pool->fence);
-	return pool->pending.count || gp_fence_gpu_waited(pool->fence) > gp_fence_completed(pool->fence);
+	if (gp_pool_is_any_in_caches_locked(pool))
+		return true;
+	return pool->stats.cached_bytes + pool->stats.pending_bytes >= request->size / 2 &&
+	       (pool->pending.n_unfenced || gp_fence_published(pool->fence) > gp_fence_completed(pool->fence));
 }
 
 /* True if the next step of the request is to grow. */
@@ -192,7 +199,7 @@ static void survey_locked(struct gp_pool *pool, struct gp_request *request)
 		idle |= GP_SKIP(gpuwait);
 	if (!gp_pool_is_any_in_caches_locked(pool))
 		idle |= GP_SKIP(flush);
-	if (!is_wait_due_locked(pool, request) || !is_any_to_wait_for_locked(pool, request))
+	if (!is_wait_due_locked(pool, request) || !is_wait_useful_locked(pool, request))
 		idle |= GP_SKIP(hostwait);
 	request->idle = idle;
 	if (is_growth_next(request))
@@ -492,42 +499,47 @@ int gp_reuse_gpu_wait(struct gp_pool *pool, const struct gp_request *request, st
 }
 
 /*
- * Waits until freed memory is completed. The frees of the program would have waited as long, except those in stream
- * order: what they wait for may itself wait for this thread, so such a wait has a limit in any case.
+ * Returns the number of the last fence that covers what the program freed in stream order, or 0 if there is nothing to
+ * wait for. Such frees record no fence, so one is recorded here.
  */
-static void wait_for_frees(struct gp_pool *pool, const struct gp_request *request)
+static uint64_t record_newest(struct gp_pool *pool)
 {
-	uint64_t newest = gp_fence_newest(pool->fence);
+	uint64_t published;
 
-	if (!request->stream) {
-		if (newest)
-			(void)gp_fence_wait(pool->fence, newest - 1, GP_PEAK_WAIT_NS);
-		return;
-	}
 	if (gp_reuse_fence_unfenced(pool, false))
-		return;
-	gp_mutex_lock(&pool->lock);
-	newest = gp_max(gp_fence_gpu_waited(pool->fence), pool->pending.count ? pool->pending.newest_seq + 1 : 0);
-	gp_mutex_unlock(&pool->lock);
-	if (newest)
+		return 0;
+	published = gp_fence_published(pool->fence);
+	return published > gp_fence_completed(pool->fence) ? published : 0;
+}
+
+/* The work of a stream may itself wait for this thread. So a wait in stream order has a limit in any case. */
+static void wait_for_newest(struct gp_pool *pool, const struct gp_request *request, uint64_t newest)
+{
+	if (request->stream)
 		(void)gp_fence_wait_at_most(pool->fence, newest - 1, GP_PEAK_WAIT_NS);
+	else
+		(void)gp_fence_wait(pool->fence, newest - 1, GP_PEAK_WAIT_NS);
 }
 
 struct gp_claim_token gp_reuse_host_wait(struct gp_pool *pool, const struct gp_request *request)
 {
-	bool is_due;
+	bool is_useful;
+	uint64_t newest;
 
 	gp_mutex_lock(&pool->lock);
-	is_due = is_any_to_wait_for_locked(pool, request);
-	if (is_due && has_peak_risen_locked(pool)) {
+	is_useful = is_wait_useful_locked(pool, request);
+	gp_mutex_unlock(&pool->lock);
+	newest = !is_useful ? 0 : request->stream ? record_newest(pool) : gp_fence_newest(pool->fence);
+	if (!newest)
+		return (struct gp_claim_token){0};
+	gp_mutex_lock(&pool->lock);
+	if (has_peak_risen_locked(pool)) {
 		pool->wait_level = pool->stats.peak_total_bytes;
 		pool->n_waits = 0;
 	}
-	pool->n_waits += is_due;
+	pool->n_waits++;
 	gp_mutex_unlock(&pool->lock);
-	if (!is_due)
-		return (struct gp_claim_token){0};
-	wait_for_frees(pool, request);
+	wait_for_newest(pool, request, newest);
 	return gp_reuse_take(pool, request);
 }
 

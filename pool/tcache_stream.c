@@ -8,9 +8,9 @@
  *
  * A block leaves the cache with all other blocks of thread caches, before the pool grows (caches.h), or when the cache
  * is full and a newer block comes. Large blocks also leave it when the thread asks for a large block of another size or
- * stream. In the pool they merge, and the best of all blocks serves the request: otherwise conv of tests/traces would
- * need 5 % more memory in stream order (tests/bench/peaks.py). A block that has left waits in the pool's queue as if it
- * had been freed there, with the stream and the fence sequence of its free.
+ * stream. In the pool the best of all blocks serves the request, and those of split and vmm merge: otherwise conv of
+ * tests/traces would need 5 % more memory in stream order (tests/bench/peaks.py). A block that has left waits in the
+ * pool's queue as if it had been freed there, with the stream and the fence sequence of its free.
  *
  * The pool counts these blocks as used, and as allocated in stream order.
  */
@@ -173,18 +173,18 @@ uint64_t gp_tcache_flush_streams_locked(struct gp_tcache *tc)
 }
 
 /*
- * Moves all large blocks to the pool, or otherwise the older half of a full cache. Returns false if nothing moved, for
- * example since the cache is not full any more.
+ * Moves blocks to the pool: all large ones, or else the older half if the cache is full. Returns whether any moved:
+ * other threads may have emptied or closed the cache.
  */
-static bool spill(struct gp_tcache *tc, bool is_of_large)
+static bool spill(struct gp_tcache *tc, bool is_for_large)
 {
 	bool is_spilled, needs_flush;
 	unsigned n;
 
 	gp_mutex_lock(&tc->pool->lock);
 	gp_ownlock_enter(&tc->cache.lock);
-	n = is_of_large ? tc->n_streamed : tc->n_streamed == GP_TCACHE_STREAMED ? GP_TCACHE_STREAMED / 2 : 0;
-	is_spilled = gp_tcache_is_open_locked(tc) && flush_oldest_locked(tc, n, is_of_large ? GP_SMALL_MAX + 1 : 0);
+	n = is_for_large ? tc->n_streamed : tc->n_streamed == GP_TCACHE_STREAMED ? GP_TCACHE_STREAMED / 2 : 0;
+	is_spilled = gp_tcache_is_open_locked(tc) && flush_oldest_locked(tc, n, is_for_large ? GP_SMALL_MAX + 1 : 0);
 	gp_ownlock_leave(&tc->cache.lock);
 	needs_flush = is_spilled && gp_reuse_needs_flush_locked(tc->pool);
 	gp_mutex_unlock(&tc->pool->lock);
@@ -193,13 +193,24 @@ static bool spill(struct gp_tcache *tc, bool is_of_large)
 	return is_spilled;
 }
 
+static bool has_large(struct gp_tcache *tc)
+{
+	bool is_any = false;
+
+	gp_ownlock_enter(&tc->cache.lock);
+	for (unsigned i = 0; i < tc->n_streamed && !is_any; i++)
+		is_any = tc->streamed[i].size > GP_SMALL_MAX;
+	gp_ownlock_leave(&tc->cache.lock);
+	return is_any;
+}
+
 uint64_t gp_tcache_alloc_on(struct gp_tcache *tc, uint64_t bytes, uint64_t stream, uint32_t module)
 {
 	uint64_t addr = gp_tcache_take_on(tc, bytes, stream, module);
 
 	if (gp_likely(addr))
 		return addr;
-	if (bytes > GP_SMALL_MAX && atomic_load_explicit(&tc->cache.stream_bytes, memory_order_relaxed) > GP_SMALL_MAX)
+	if (bytes > GP_SMALL_MAX && has_large(tc))
 		(void)spill(tc, true);
 	return gp_pool_take_on(tc->pool, bytes, stream, module);
 }

@@ -18,7 +18,10 @@ uint64_t gp_tcache_take_on(struct gp_tcache *tc, uint64_t bytes, uint64_t stream
  */
 bool gp_tcache_put_on(struct gp_tcache *tc, uint64_t addr, uint64_t stream);
 
-/* As gp_tcache_take_on, but then looks in the pool, too. */
+/*
+ * As gp_tcache_take_on, but then looks in the pool, too. For a large request the cache's large blocks go there first,
+ * which may make the pool give memory back.
+ */
 uint64_t gp_tcache_alloc_on(struct gp_tcache *tc, uint64_t bytes, uint64_t stream, uint32_t module);
 
 /*

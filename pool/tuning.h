@@ -89,7 +89,7 @@
 /*
  * Waits for freed memory before split and vmm exceed their peak, until the peak has risen. Only completed memory can be
  * given back or moved. The real free waits each time, so a few waits while a program finds its size cost next to
- * nothing. Allocations in stream order wait, too: the GPU has work meanwhile.
+ * nothing. Allocations in stream order wait, too, if enough is unused.
  * Held by graphs, vmm: +11 and 0 %; adversary, vmm: -3 and +1 %.
  */
 #define GP_PEAK_WAITS_MAX 8

@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import random
+import signal
 import socket
 import subprocess
 import sys
@@ -1225,8 +1226,13 @@ class Scripts(WithOut):
     def is_running(self, pid):
         try:
             return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-        except FileNotFoundError:
+        except (FileNotFoundError, ProcessLookupError):
             return False
+
+    def end(self, script, program):
+        script.kill()
+        if program.exists():
+            os.kill(int(program.read_text()), signal.SIGKILL)
 
     def test_the_programs_of_a_part_end_with_the_script(self):
         python = self.out / "python"
@@ -1237,12 +1243,14 @@ class Scripts(WithOut):
                 program = self.out / "program"
                 script = subprocess.Popen([programs.ROOT / "scripts" / name, "--out", self.out],
                                           env={**os.environ, "PYTHON": str(python), "OUT": str(self.out)})
+                self.addCleanup(script.wait)
+                self.addCleanup(self.end, script, program)
                 self.wait_for(program.exists)
                 pid = int(program.read_text())
-                program.unlink()
                 script.terminate()
                 self.assertEqual(script.wait(30), 143)
                 self.wait_for(lambda: not self.is_running(pid))
+                program.unlink()
 
 
 if __name__ == "__main__":

@@ -303,6 +303,39 @@ START_TEST(a_request_on_a_stream_waits_for_memory_that_a_gpu_wait_made_usable)
 	px.fake.hook = complete_in_pause;
 	(void)fixture_alloc_on(MUCH, T);
 	ck_assert_uint_eq(fixture_stats().fence_waits, 1);
+	ck_assert_uint_le(fixture_stats().total_bytes, 30 * GP_MIB + MUCH + 34 * GP_MIB);
+}
+END_TEST
+
+/* The free that comes last is in stream order, and its block is used again. Only the one before has a fence. */
+START_TEST(a_request_on_a_stream_waits_for_the_last_fence_there_is)
+{
+	uint64_t addr[2];
+
+	px.options.completion_only = true;
+	addr[0] = fixture_alloc(MUCH);
+	addr[1] = fixture_alloc_on(BYTES, S);
+	fixture_work();
+	fixture_free(addr[0]);
+	fixture_free_on(addr[1], S);
+	ck_assert_uint_eq(fixture_alloc_on(BYTES, S), addr[1]);
+	px.fake.hook = complete_in_pause;
+	ck_assert_uint_eq(fixture_alloc_on(MUCH, T), addr[0]);
+	ck_assert_uint_eq(fixture_stats().fence_waits, 1);
+}
+END_TEST
+
+START_TEST(a_request_on_a_stream_does_not_wait_for_little_memory)
+{
+	uint64_t addr;
+
+	px.options.completion_only = true;
+	(void)fixture_alloc_on(MUCH, S);
+	addr = fixture_alloc_on(BYTES, S);
+	fixture_work();
+	fixture_free_on(addr, S);
+	(void)fixture_alloc_on(MUCH, T);
+	ck_assert_uint_eq(fixture_stats().fence_waits, 0);
 }
 END_TEST
 
@@ -459,6 +492,8 @@ static TCase *case_of(enum gp_kind kind)
 	if (kind == GP_KIND_SPLIT || kind == GP_KIND_VMM) {
 		tcase_add_test(tc, a_request_on_a_stream_waits_for_freed_memory_before_the_pool_exceeds_its_peak);
 		tcase_add_test(tc, a_request_on_a_stream_waits_for_memory_that_a_gpu_wait_made_usable);
+		tcase_add_test(tc, a_request_on_a_stream_waits_for_the_last_fence_there_is);
+		tcase_add_test(tc, a_request_on_a_stream_does_not_wait_for_little_memory);
 		tcase_add_test(tc, a_request_on_a_stream_waits_for_a_limited_time);
 	}
 	tcase_add_test(tc, memory_in_stream_order_is_counted_until_any_kind_of_free);

@@ -232,6 +232,27 @@ START_TEST(the_pool_does_not_grow_while_another_cache_has_a_block_of_the_stream)
 }
 END_TEST
 
+static void complete_in_pause(struct fake *fake, enum fake_call call)
+{
+	if (call == FAKE_PAUSE)
+		fake_complete_all(fake);
+}
+
+START_TEST(another_stream_waits_for_a_large_block_in_the_cache_before_the_pool_grows)
+{
+	uint64_t much = 100 * GP_MIB, addr;
+
+	px.options.completion_only = true;
+	start();
+	addr = take_on(much, S);
+	put_on(addr, S);
+	px.fake.hook = complete_in_pause;
+	ck_assert_uint_eq(fixture_alloc_on(much, T), addr);
+	ck_assert_uint_eq(fixture_stats().fence_waits, 1);
+	end();
+}
+END_TEST
+
 START_TEST(other_frees_of_a_cached_hand_out_go_to_the_pool)
 {
 	uint64_t addr;
@@ -302,6 +323,8 @@ static TCase *case_of(enum gp_kind kind)
 	tcase_add_test(tc, blocks_of_streams_that_are_no_longer_used_make_room_in_the_cache);
 	tcase_add_test(tc, flushed_blocks_stay_those_of_their_stream);
 	tcase_add_test(tc, the_pool_does_not_grow_while_another_cache_has_a_block_of_the_stream);
+	if (kind == GP_KIND_SPLIT || kind == GP_KIND_VMM)
+		tcase_add_test(tc, another_stream_waits_for_a_large_block_in_the_cache_before_the_pool_grows);
 	tcase_add_test(tc, other_frees_of_a_cached_hand_out_go_to_the_pool);
 	tcase_add_test(tc, the_limit_of_pending_bytes_holds_for_the_cache);
 	tcase_add_test(tc, nothing_stays_in_the_cache_when_memory_is_short_or_the_pool_ends);
