@@ -581,6 +581,7 @@ static int wait(struct gp_fence *f, uint64_t seq, uint64_t own_max_ns, uint64_t 
 			return r == -ENOENT ? r : report(f, r);
 		/* The poll took time: the clock is read anew. */
 		now_ns = be->ops->now_ns(be->arg);
+		/* A limit that is the same for both counts from the start. */
 		if (is_own && own_max_ns > max_ns)
 			other_since_ns = now_ns;
 		left_ns = is_own ? own_max_ns - gp_min(own_max_ns, now_ns - start_ns)

@@ -155,15 +155,12 @@ static bool is_wait_due_locked(const struct gp_pool *pool, const struct gp_reque
 
 /*
  * True if the wait before the pool exceeds its peak may yield memory. The program's own cudaFree would have waited for
- * what it freed. A request in stream order would not, so it waits only if at least half of it is unused, here or in
- * thread caches.
+ * what it freed. A request in stream order would not have waited, so it does only if at least half as much is unused.
  */
 static bool is_wait_useful_locked(const struct gp_pool *pool, const struct gp_request *request)
 {
 	if (!request->stream)
 		return gp_fence_is_any_at_free(pool->fence);
-	if (gp_pool_is_any_in_caches_locked(pool))
-		return true;
 	return pool->stats.cached_bytes + pool->stats.pending_bytes >= request->size / 2 &&
 	       (pool->pending.n_unfenced || gp_fence_published(pool->fence) > gp_fence_completed(pool->fence));
 }
@@ -199,7 +196,9 @@ static void survey_locked(struct gp_pool *pool, struct gp_request *request)
 		idle |= GP_SKIP(gpuwait);
 	if (!gp_pool_is_any_in_caches_locked(pool))
 		idle |= GP_SKIP(flush);
-	if (!is_wait_due_locked(pool, request) || !is_wait_useful_locked(pool, request))
+	/* The step `flush` comes first, and may make a wait in stream order useful. */
+	if (!is_wait_due_locked(pool, request) ||
+		(!is_wait_useful_locked(pool, request) && (!request->stream || idle & GP_SKIP(flush))))
 		idle |= GP_SKIP(hostwait);
 	request->idle = idle;
 	if (is_growth_next(request))

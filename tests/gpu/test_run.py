@@ -10,13 +10,12 @@ import json
 import os
 import pathlib
 import random
-import signal
+import select
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
-import time
 import types
 import unittest
 from unittest import mock
@@ -1205,9 +1204,8 @@ for word in "$@"; do
 	case $word in
 	list) echo some ;;
 	part)
-		sleep 1000 &
-		echo $! > "$OUT/program.new"
-		mv "$OUT/program.new" "$OUT/program"
+		sleep 100 &
+		echo started > /proc/self/fd/"$PIPE"
 		wait
 		;;
 	esac
@@ -1216,41 +1214,23 @@ done
 
 
 class Scripts(WithOut):
-    def wait_for(self, is_reached):
-        for _ in range(3000):
-            if is_reached():
-                return
-            time.sleep(0.01)
-        self.fail("took too long")
-
-    def is_running(self, pid):
-        try:
-            return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-        except (FileNotFoundError, ProcessLookupError):
-            return False
-
-    def end(self, script, program):
-        script.kill()
-        if program.exists():
-            os.kill(int(program.read_text()), signal.SIGKILL)
-
     def test_the_programs_of_a_part_end_with_the_script(self):
         python = self.out / "python"
         python.write_text(FAKE_PYTHON)
         python.chmod(0o755)
         for name in ("gpu-test", "bench"):
             with self.subTest(name):
-                program = self.out / "program"
-                script = subprocess.Popen([programs.ROOT / "scripts" / name, "--out", self.out],
-                                          env={**os.environ, "PYTHON": str(python), "OUT": str(self.out)})
-                self.addCleanup(script.wait)
-                self.addCleanup(self.end, script, program)
-                self.wait_for(program.exists)
-                pid = int(program.read_text())
-                script.terminate()
-                self.assertEqual(script.wait(30), 143)
-                self.wait_for(lambda: not self.is_running(pid))
-                program.unlink()
+                reader, writer = os.pipe()
+                script = subprocess.Popen([programs.ROOT / "scripts" / name, "--out", self.out], pass_fds=[writer],
+                                          env={**os.environ, "PYTHON": str(python), "PIPE": str(writer)})
+                os.close(writer)
+                with open(reader) as pipe:
+                    self.assertEqual(pipe.readline(), "started\n")
+                    script.terminate()
+                    self.assertEqual(script.wait(30), 143)
+                    # The pipe ends with the last process that has inherited it.
+                    self.assertTrue(select.select([pipe], [], [], 30)[0])
+                    self.assertEqual(pipe.read(), "")
 
 
 if __name__ == "__main__":

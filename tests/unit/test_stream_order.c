@@ -303,11 +303,11 @@ START_TEST(a_request_on_a_stream_waits_for_memory_that_a_gpu_wait_made_usable)
 	px.fake.hook = complete_in_pause;
 	(void)fixture_alloc_on(MUCH, T);
 	ck_assert_uint_eq(fixture_stats().fence_waits, 1);
-	ck_assert_uint_le(fixture_stats().total_bytes, 30 * GP_MIB + MUCH + 34 * GP_MIB);
+	ck_assert_uint_lt(fixture_stats().total_bytes, 2 * 60 * GP_MIB + MUCH);
 }
 END_TEST
 
-/* The free that comes last is in stream order, and its block is used again. Only the one before has a fence. */
+/* The last free is in stream order, and its block is in use again. So no fence follows that of the free before. */
 START_TEST(a_request_on_a_stream_waits_for_the_last_fence_there_is)
 {
 	uint64_t addr[2];
@@ -339,7 +339,7 @@ START_TEST(a_request_on_a_stream_does_not_wait_for_little_memory)
 }
 END_TEST
 
-/* Also if the thread has made a free that would have waited: the work may be waiting for this thread. */
+/* The limit holds although this thread has made a free that waits without gpupool: its work may wait for the thread. */
 START_TEST(a_request_on_a_stream_waits_for_a_limited_time)
 {
 	uint64_t addr, start_ns, waited_ns;

@@ -131,7 +131,10 @@ START_TEST(a_request_of_another_size_can_use_a_block_of_the_stream_in_the_cache)
 }
 END_TEST
 
-/* Of two blocks that could serve a request, the one that fits is in the cache. */
+/*
+ * The pool has a block that is far too large for the request, and the cache has one of nearly its size. The request
+ * gets the one of the cache, where the small block stays.
+ */
 START_TEST(large_blocks_leave_the_cache_for_a_large_request_of_another_size)
 {
 	uint64_t much = 4 * BYTES, fit, larger, small, n;
