@@ -100,11 +100,10 @@ struct gp_kind_ops {
 	bool wants_merged;
 
 	/*
-	 * Returns true if `take` would return a whole segment of exactly that size, which is neither cut nor merged:
-	 * pending blocks could hardly allow a better choice. NULL: the kind always polls, since learning late what is
-	 * idle costs it memory.
+	 * Returns true if polling the fences could hardly allow a better choice than `take` would make now. Asked where
+	 * streams overlap. NULL: the kind always polls, since learning late what is idle costs it memory.
 	 */
-	bool (*has_whole)(const struct gp_pool *pool, uint64_t size);
+	bool (*has_good_fit)(const struct gp_pool *pool, uint64_t size);
 
 	/*
 	 * As take, for undersized blocks: returns one of at least `least` bytes and less than `size`. NULL: the kind

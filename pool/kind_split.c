@@ -64,7 +64,8 @@ static struct gp_block *find(const struct gp_pool *pool, uint64_t size)
 	return node ? gp_container_of(node, struct gp_block, by_size) : NULL;
 }
 
-static bool split_has_whole(const struct gp_pool *pool, uint64_t size)
+/* A whole segment is neither cut nor merged. */
+static bool split_has_good_fit(const struct gp_pool *pool, uint64_t size)
 {
 	struct gp_block *b = find(pool, size);
 
@@ -204,7 +205,7 @@ const struct gp_kind_ops gp_kind_split = {
 	.round = split_round,
 	.is_cut = true,
 	.take = split_take,
-	.has_whole = split_has_whole,
+	.has_good_fit = split_has_good_fit,
 	.cut = split_cut,
 	.divide = split_divide,
 	.put = split_put,

@@ -28,14 +28,35 @@ static uint64_t vmm_round(const struct gp_pool *pool, uint64_t bytes)
 	return gp_round_cut(pool, bytes);
 }
 
-static struct gp_block *vmm_take(struct gp_pool *pool, uint64_t size)
+/* Returns the smallest block that fits, and of equals the one with the lowest address. */
+static struct gp_block *find(const struct gp_pool *pool, uint64_t size)
 {
 	struct gp_tree_node *node = gp_tree_at_least(&gp_arena_for(pool, size)->free, size);
+
+	return node ? gp_container_of(node, struct gp_block, by_size) : NULL;
+}
+
+/*
+ * For whole granules, a block of that size or of a multiple, while at least as much is cached as pending. Taking it
+ * leaves only whole granules, which can be moved. The multiple may consist of several blocks of that size, which have
+ * merged.
+ */
+static bool vmm_has_good_fit(const struct gp_pool *pool, uint64_t size)
+{
 	struct gp_block *b;
 
-	if (!node)
+	if (size % pool->options.granule || pool->stats.cached_bytes < pool->pending.bytes)
+		return false;
+	b = find(pool, size);
+	return b && b->size % size == 0;
+}
+
+static struct gp_block *vmm_take(struct gp_pool *pool, uint64_t size)
+{
+	struct gp_block *b = find(pool, size);
+
+	if (!b)
 		return NULL;
-	b = gp_container_of(node, struct gp_block, by_size);
 	gp_arena_unlink_locked(pool, b);
 	gp_cached_sub(pool, b);
 	gp_block_set_state(b, GP_BLOCK_MOVING); /* otherwise it would merge again with what is cut from it */
@@ -91,6 +112,7 @@ const struct gp_kind_ops gp_kind_vmm = {
 	.is_cut = true,
 	.wants_merged = true,
 	.take = vmm_take,
+	.has_good_fit = vmm_has_good_fit,
 	.cut = vmm_cut,
 	.divide = vmm_divide,
 	.put = gp_arena_cache_locked,

@@ -16,7 +16,8 @@
  * time. There are two exceptions:
  *
  *   - vmm, where one stream works: polling starts at 2 MiB, whatever the size of the pool.
- *   - split, where streams overlap: no poll if a cached segment has exactly the requested size.
+ *   - Where streams overlap, no poll if split has a cached segment of exactly the requested size, or if the request is
+ *     whole granules, vmm has a cached block of that size or a multiple, and at least as much is cached as pending.
  *
  * If the cache cannot serve the request then, the next step depends on the context. Each limit applies to the pending
  * bytes and the request together, and none exceeds the limit of the queue of pending blocks.
@@ -112,7 +113,7 @@ static bool is_poll_due_locked(struct gp_pool *pool, const struct gp_request *re
 
 	if (pool->pending.bytes <= gp_max(GP_UNPOLLED_MIN, share))
 		return false;
-	return !kind->has_whole || !overlap || !kind->has_whole(pool, request->size);
+	return !kind->has_good_fit || !overlap || !kind->has_good_fit(pool, request->size);
 }
 
 static bool is_gpu_wait_cheap(const struct gp_pool *pool)

@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "pool/reuse.h"
 #include "pool_fixture.h"
 #include "tests/suite.h"
 
@@ -116,6 +117,48 @@ START_TEST(overlapping_streams_get_no_gpu_wait_for_a_little_memory)
 END_TEST
 
 #define TURN (16 * GP_MIB)
+
+/* Frees the block, and lets the pool find out that no work uses it. */
+static void free_and_cache(uint64_t addr)
+{
+	fixture_free(addr);
+	fake_complete_all(&px.fake);
+	(void)gp_reuse_flush(fixture_pool(), false);
+}
+
+/*
+ * Caches one block of the size, or for vmm two that merge, while another is pending. Returns the queries of an
+ * allocation of the size.
+ */
+static unsigned queries_beside_a_pending_block(uint64_t size)
+{
+	uint64_t addrs[3];
+
+	gp_pool_set_overlap(fixture_pool(), true);
+	for (unsigned i = 0; i < 3; i++)
+		addrs[i] = fixture_alloc(size);
+	free_and_cache(addrs[0]);
+	if (px.options.kind == GP_KIND_VMM)
+		free_and_cache(addrs[1]);
+	fixture_work();
+	fixture_free(addrs[2]);
+	(void)fake_calls(&px.fake, FAKE_QUERY);
+	ck_assert_uint_eq(fixture_alloc(size), addrs[0]);
+	return fake_calls(&px.fake, FAKE_QUERY);
+}
+
+START_TEST(with_overlapping_streams_a_cached_block_that_fits_is_used_without_a_query)
+{
+	ck_assert_uint_eq(queries_beside_a_pending_block(TURN), 0);
+}
+END_TEST
+
+/* A part of a granule cannot be moved, so the pool looks for the best place for it. */
+START_TEST(with_overlapping_streams_vmm_queries_for_a_request_that_is_no_whole_granules)
+{
+	ck_assert_uint_ne(queries_beside_a_pending_block(TURN + px.options.page_bytes), 0);
+}
+END_TEST
 
 static void *free_block(void *addr)
 {
@@ -509,7 +552,10 @@ static TCase *case_of(enum gp_kind kind)
 		tcase_add_test(tc, a_wait_that_was_not_made_does_not_count_as_futile);
 		tcase_add_test(tc, with_overlapping_streams_a_block_of_another_thread_gets_a_gpu_wait_at_once);
 	}
+	if (kind == GP_KIND_VMM)
+		tcase_add_test(tc, with_overlapping_streams_vmm_queries_for_a_request_that_is_no_whole_granules);
 	if (kind == GP_KIND_SPLIT || kind == GP_KIND_VMM) {
+		tcase_add_test(tc, with_overlapping_streams_a_cached_block_that_fits_is_used_without_a_query);
 		tcase_add_test(tc, with_overlapping_streams_the_pool_does_not_wait_for_parts_of_a_block);
 		tcase_add_test(tc, the_pool_waits_for_a_freed_block_before_it_exceeds_its_peak);
 		tcase_add_test(tc, the_pool_grows_if_a_block_freed_by_another_thread_takes_too_long);
