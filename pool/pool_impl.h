@@ -73,7 +73,7 @@ struct gp_pool {
 	struct gp_mutex lock;    /* guards everything below; threads spin on this cache line */
 	struct gp_thrash thrash; /* thrash detector: requests for which memory was moved or given back */
 	struct gp_stats stats;
-	uint64_t stream_high_bytes, total_high_bytes; /* high-water marks of gp_pool_highs */
+	uint64_t stream_high_bytes, total_high_bytes; /* high-water marks (pool_query.h) */
 	uint64_t n_grows;    /* times that a large segment was asked for: the clock for idle segments */
 	uint64_t wait_level; /* peak of total_bytes when waits were last counted anew */
 	unsigned n_waits;    /* since then: see reuse.c */

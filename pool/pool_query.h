@@ -32,13 +32,15 @@ void gp_pool_stats(struct gp_pool *pool, struct gp_stats *ret_stats);
 bool gp_pool_try_stats(struct gp_pool *pool, struct gp_stats *ret_stats);
 
 /*
- * High-water marks since they were last restarted, of the memory that the program holds in stream order and of all
- * memory of the pool. gp_pool_restart_highs makes them what these are now, each if asked to.
+ * Bytes that the program holds in stream order, and bytes of the pool, now and at most since the high-water marks were
+ * last restarted. Some programs ask about these at each allocation, so unlike gp_pool_stats this makes no thread leave
+ * its cache. gp_pool_restart_highs makes each mark that is asked for what it is now.
  */
-struct gp_highs {
-	uint64_t stream_bytes, total_bytes;
+struct gp_stream_usage {
+	bool is_any_served; /* the pool has served an allocation in stream order */
+	uint64_t used_bytes, used_high_bytes, total_bytes, total_high_bytes;
 };
-struct gp_highs gp_pool_highs(struct gp_pool *pool);
+struct gp_stream_usage gp_pool_stream_usage(struct gp_pool *pool);
 void gp_pool_restart_highs(struct gp_pool *pool, bool restarts_stream, bool restarts_total);
 
 /*

@@ -136,7 +136,7 @@ struct gp_device *gp_default_pool_note_access(CUmemoryPool pool, const CUmemAcce
 struct walk {
 	const struct gp_device *device;
 	struct gp_default_pool_usage usage;
-	uint64_t n_served; /* allocations in stream order so far */
+	bool is_any_served; /* the pools have served an allocation in stream order */
 	bool restarts_used, restarts_reserved;
 	uint64_t want;
 	void (*fn)(void *arg, struct gp_pool *pool);
@@ -152,16 +152,14 @@ static void walk_context(void *arg, struct gp_context *context)
 
 static void add_usage(void *arg, struct gp_pool *pool)
 {
+	struct gp_stream_usage usage = gp_pool_stream_usage(pool);
 	struct walk *walk = arg;
-	struct gp_highs highs = gp_pool_highs(pool);
-	struct gp_stats stats;
 
-	gp_pool_stats(pool, &stats);
-	walk->n_served += stats.stream_allocs;
-	walk->usage.used_bytes += stats.stream_bytes;
-	walk->usage.used_high_bytes += highs.stream_bytes;
-	walk->usage.reserved_bytes += stats.total_bytes;
-	walk->usage.reserved_high_bytes += gp_max(highs.total_bytes, stats.total_bytes);
+	walk->is_any_served |= usage.is_any_served;
+	walk->usage.used_bytes += usage.used_bytes;
+	walk->usage.used_high_bytes += usage.used_high_bytes;
+	walk->usage.reserved_bytes += usage.total_bytes;
+	walk->usage.reserved_high_bytes += usage.total_high_bytes;
 }
 
 struct gp_default_pool_usage gp_default_pool_usage(const struct gp_device *device)
@@ -169,7 +167,7 @@ struct gp_default_pool_usage gp_default_pool_usage(const struct gp_device *devic
 	struct walk walk = {.device = device, .fn = add_usage};
 
 	gp_context_each(walk_context, &walk);
-	return walk.n_served ? walk.usage : (struct gp_default_pool_usage){0};
+	return walk.is_any_served ? walk.usage : (struct gp_default_pool_usage){0};
 }
 
 static void restart_highs(void *arg, struct gp_pool *pool)

@@ -186,6 +186,7 @@ static void check(struct model *m)
 {
 	const char *broken = gp_pool_check(m->pool), *breach = atomic_load(&m->fake.breach);
 	uint64_t requested = 0;
+	struct gp_stream_usage usage;
 	struct gp_stats s;
 
 	REQUIRE(m, !broken, "%s", broken);
@@ -203,6 +204,10 @@ static void check(struct model *m)
 		"the budget is not charged exactly the total");
 	REQUIRE(m, s.peak_total_bytes >= s.total_bytes, "the peak is below the total");
 	REQUIRE(m, s.peak_used_bytes >= s.used_bytes, "the peak is below what is used");
+	usage = gp_pool_stream_usage(m->pool);
+	REQUIRE(m, usage.used_bytes == s.stream_bytes && usage.total_bytes == s.total_bytes,
+		"%" PRIu64 " of %" PRIu64 " bytes used in stream order, not %" PRIu64 " of %" PRIu64, usage.used_bytes,
+		usage.total_bytes, s.stream_bytes, s.total_bytes);
 	REQUIRE(m, s.hits + s.misses == m->n_asked, "%" PRIu64 " hits, %" PRIu64 " misses of %" PRIu64, s.hits,
 		s.misses, m->n_asked);
 }

@@ -373,10 +373,10 @@ START_TEST(memory_in_stream_order_is_counted_until_any_kind_of_free)
 	ck_assert_uint_eq(fixture_stats().stream_bytes, each);
 	fixture_free_on(b, T);
 	ck_assert_uint_eq(fixture_stats().stream_bytes, 0);
-	ck_assert_uint_eq(gp_pool_highs(px.pool).stream_bytes, 2 * each);
+	ck_assert_uint_eq(gp_pool_stream_usage(px.pool).used_high_bytes, 2 * each);
 	gp_pool_restart_highs(px.pool, true, false);
-	ck_assert_uint_eq(gp_pool_highs(px.pool).stream_bytes, 0);
-	ck_assert_uint_ge(gp_pool_highs(px.pool).total_bytes, 3 * each);
+	ck_assert_uint_eq(gp_pool_stream_usage(px.pool).used_high_bytes, 0);
+	ck_assert_uint_ge(gp_pool_stream_usage(px.pool).total_high_bytes, 3 * each);
 }
 END_TEST
 

@@ -90,7 +90,45 @@ START_TEST(cached_blocks_of_streams_count_as_pending)
 		ck_assert_uint_eq(stats.pending_bytes, rounded);
 		ck_assert_uint_eq(stats.n_pending_blocks, 1);
 		gp_pool_restart_highs(fixture_pool(), true, false);
-		ck_assert_uint_eq(gp_pool_highs(fixture_pool()).stream_bytes, 0);
+		ck_assert_uint_eq(gp_pool_stream_usage(fixture_pool()).used_high_bytes, 0);
+		ck_assert_uint_eq(take_on(BYTES, S), addr);
+	}
+	end();
+}
+END_TEST
+
+static unsigned n_barriers;
+
+static void count_barrier(void)
+{
+	n_barriers++;
+}
+
+static gp_barrier_source counted_barrier = count_barrier;
+
+/* CuPy asks for both before each of its allocations. */
+START_TEST(the_usage_in_stream_order_is_exact_and_closes_no_cache)
+{
+	struct gp_stream_usage usage;
+	uint64_t addr, rounded;
+
+	px.options.barrier = &counted_barrier;
+	start();
+	ck_assert(!gp_pool_stream_usage(fixture_pool()).is_any_served);
+	addr = take_on(BYTES, S);
+	rounded = fixture_info(addr).rounded;
+	for (unsigned i = 0; i < 3; i++) {
+		usage = gp_pool_stream_usage(fixture_pool());
+		ck_assert(usage.is_any_served);
+		ck_assert_uint_eq(usage.used_bytes, rounded);
+		put_on(addr, S);
+		n_barriers = 0;
+		usage = gp_pool_stream_usage(fixture_pool());
+		ck_assert_uint_eq(n_barriers, 0);
+		ck_assert_uint_eq(usage.used_bytes, 0);
+		ck_assert_uint_eq(usage.used_high_bytes, rounded);
+		ck_assert_uint_eq(usage.total_bytes, fixture_stats().total_bytes);
+		ck_assert_uint_gt(n_barriers, 0); /* the statistics close the caches */
 		ck_assert_uint_eq(take_on(BYTES, S), addr);
 	}
 	end();
@@ -319,6 +357,7 @@ static TCase *case_of(enum gp_kind kind)
 
 	tcase_add_test(tc, pairs_of_any_size_are_served_by_the_cache_without_a_fence);
 	tcase_add_test(tc, cached_blocks_of_streams_count_as_pending);
+	tcase_add_test(tc, the_usage_in_stream_order_is_exact_and_closes_no_cache);
 	tcase_add_test(tc, another_stream_gets_a_cached_block_only_when_its_work_has_ended);
 	tcase_add_test(tc, a_request_of_another_size_can_use_a_block_of_the_stream_in_the_cache);
 	tcase_add_test(tc, large_blocks_leave_the_cache_for_a_large_request_of_another_size);
