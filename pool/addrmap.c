@@ -372,6 +372,18 @@ struct gp_block *gp_addrmap_try_claim(struct gp_addrmap *map, uint64_t addr, con
 	return NULL;
 }
 
+bool gp_addrmap_is_seen(struct gp_addrmap *map, uint64_t addr)
+{
+	struct gp_block *b = load_link(bucket_of(shard_of(map, addr), addr));
+
+	for (int i = 0; b && i < GP_CHAIN_STEPS_MAX; i++) {
+		if (__atomic_load_n(&b->addr, __ATOMIC_RELAXED) == addr)
+			return true;
+		b = load_link(&b->hash_next);
+	}
+	return false;
+}
+
 enum gp_claim gp_addrmap_claim(
 	struct gp_addrmap *map, uint64_t addr, struct gp_pool **ret_pool, struct gp_block **ret_block)
 {

@@ -92,6 +92,12 @@ enum gp_claim gp_addrmap_claim(
  */
 struct gp_block *gp_addrmap_try_claim(struct gp_addrmap *map, uint64_t addr, const struct gp_pool *pool);
 
+/*
+ * True if a look without a lock finds a block that starts at the address, in whatever state and of whichever pool. Most
+ * addresses that are not the pools' are known by that. After false, gp_addrmap_claim may still find one.
+ */
+bool gp_addrmap_is_seen(struct gp_addrmap *map, uint64_t addr);
+
 #ifdef GP_DEBUG
 /* For tests: called between the look at a candidate block and its claim. NULL: nothing is called. */
 extern _Thread_local void (*gp_addrmap_before_claim)(void);

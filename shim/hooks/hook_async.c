@@ -37,7 +37,8 @@ static struct made {
 	CUmemoryPool pool;
 	int device; /* GP_UNPOOLED_HOST: host; GP_UNPOOLED_CURRENT: not specified */
 } * made;
-static unsigned n_made, n_room;
+static _Atomic unsigned n_made; /* written with the lock */
+static unsigned n_room;
 
 CUresult hook_cuMemPoolCreate(CUmemoryPool *pool, const void *properties)
 {
@@ -61,8 +62,10 @@ CUresult hook_cuMemPoolCreate(CUmemoryPool *pool, const void *properties)
 			n_room = room;
 		}
 	}
-	if (n_made < n_room)
-		made[n_made++] = (struct made){*pool, device};
+	if (n_made < n_room) {
+		made[n_made] = (struct made){*pool, device};
+		n_made++;
+	}
 	gp_mutex_unlock(&lock);
 	return r;
 }
@@ -77,8 +80,10 @@ CUresult hook_cuMemPoolDestroy(CUmemoryPool pool)
 
 	gp_mutex_lock(&lock);
 	for (unsigned i = n_made; i-- > 0;)
-		if (made[i].pool == pool)
-			made[i] = made[--n_made];
+		if (made[i].pool == pool) {
+			made[i] = made[n_made - 1];
+			n_made--;
+		}
 	gp_mutex_unlock(&lock);
 	r = gp_real.cuMemPoolDestroy(pool);
 	if (!r && gp_state.config.is_async_pooled)
@@ -103,6 +108,8 @@ static bool is_made(CUmemoryPool pool, int *ret_device)
 {
 	bool is = false;
 
+	if (!atomic_load_explicit(&n_made, memory_order_relaxed))
+		return false;
 	gp_mutex_lock(&lock);
 	for (unsigned i = 0; i < n_made && !is; i++) {
 		is = made[i].pool == pool;
@@ -110,13 +117,6 @@ static bool is_made(CUmemoryPool pool, int *ret_device)
 	}
 	gp_mutex_unlock(&lock);
 	return is;
-}
-
-static int device_of_pool(CUmemoryPool pool)
-{
-	int device;
-
-	return is_made(pool, &device) ? device : device_of_default_pool(pool);
 }
 
 /* The stream's device, which need not be the current context's. */
@@ -147,7 +147,16 @@ struct async {
 	bool is_per_thread;
 	CUresult (*from_device)(CUdeviceptr *, size_t, CUstream);
 	CUresult (*from_pool)(CUdeviceptr *, size_t, CUmemoryPool, CUstream);
+	bool is_pool_made; /* the pool is one that the program has made */
+	int device;        /* that pool's */
 };
+
+static int device_of(const struct async *a)
+{
+	if (a->is_pool_made)
+		return a->device;
+	return a->from_pool ? device_of_default_pool(a->pool) : device_of_stream(a->stream);
+}
 
 static CUresult call_async(void *arg)
 {
@@ -172,7 +181,7 @@ static CUresult alloc_counted(struct async *a)
 	/* During a capture this becomes a graph node, which allocates when it runs, so nothing is counted. */
 	if (gp_capture_is_on(a->stream, a->is_per_thread))
 		return call_async(a);
-	allocation.device = a->from_pool ? device_of_pool(a->pool) : device_of_stream(a->stream);
+	allocation.device = device_of(a);
 	return gp_unpooled_clear_if_oom(gp_unpooled_alloc(&allocation), a->ptr);
 }
 
@@ -292,14 +301,13 @@ static enum gp_async_left alloc_pooled(struct async *a, CUresult *ret_r)
 {
 	enum gp_async_left why = gp_memory_why_async_left();
 	struct place place;
-	int device;
 
 	if (gp_unlikely(why))
 		return why;
 	if (gp_unlikely(!a->ptr || !a->bytes))
 		return GP_ASYNC_LEFT_INVALID;
 	/* So a program with pools of its own makes no driver call more. */
-	if (a->from_pool && is_made(a->pool, &device))
+	if (a->is_pool_made)
 		return GP_ASYNC_LEFT_OTHER_POOL;
 	gp_libraries_see();
 	gp_foreign_poll();
@@ -336,7 +344,8 @@ static CUresult alloc_async(struct async *a)
 	enum gp_async_left why;
 	CUresult r = CUDA_SUCCESS;
 
-	if (alloc_at_once(a))
+	a->is_pool_made = a->from_pool && is_made(a->pool, &a->device);
+	if (!a->is_pool_made && alloc_at_once(a))
 		return CUDA_SUCCESS;
 	why = alloc_pooled(a, &r);
 	if (gp_likely(!why))

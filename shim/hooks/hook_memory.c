@@ -689,6 +689,9 @@ static int free_at_once(CUdeviceptr ptr, CUstream handle, bool is_per_thread)
 
 	if (gp_unlikely(!slot || !gp_state.config.is_async_pooled || gp_scope_no_caches))
 		return -ENOENT;
+	/* So a free of the driver's memory does not ask about its stream. */
+	if (!gp_addrmap_is_seen(&gp_state.device_map, ptr))
+		return -ENOENT;
 	/* Another context may be current by now. */
 	if (gp_stream_is_default(handle) && gp_slow_path_is_any(GP_SLOW_PATH_CONTEXTS))
 		return -ENOENT;

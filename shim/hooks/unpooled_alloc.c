@@ -5,6 +5,7 @@
 
 #include <errno.h>
 
+#include "hook_memory.h"
 #include "shim/context/kept.h"
 #include "shim/driver/submit.h"
 #include "shim/oom/oom.h"
@@ -16,6 +17,7 @@
 struct attempt {
 	const struct gp_unpooled *allocation;
 	struct gp_device *device;
+	const struct gp_context *ends_with; /* only compared; or NULL */
 	struct gp_context *rescuer; /* a context on the device whose pool runs the retry rounds; to be put at the end */
 	bool is_charged;
 	uint32_t module;
@@ -71,7 +73,16 @@ static void use_as_rescuer(void *arg, struct gp_context *context)
 		a->rescuer = gp_context_use(context);
 }
 
-static void rescue(struct attempt *a, struct gp_context *context)
+static void use_current_as_rescuer(struct attempt *a)
+{
+	struct gp_context *context = gp_context_current();
+
+	if (context)
+		use_as_rescuer(a, context);
+	gp_context_put(context);
+}
+
+static void rescue(struct attempt *a)
 {
 	uint64_t limit = atomic_load(&a->device->budget.limit_bytes);
 
@@ -80,8 +91,8 @@ static void rescue(struct attempt *a, struct gp_context *context)
 		return;
 	if (gp_kept_trim(a->device->index, a->allocation->bytes) && attempt(a) != -ENOMEM)
 		return;
-	if (context && !a->rescuer)
-		use_as_rescuer(a, context);
+	if (!a->rescuer)
+		use_current_as_rescuer(a);
 	if (!a->rescuer)
 		gp_context_each(use_as_rescuer, a);
 	if (a->rescuer) {
@@ -90,7 +101,7 @@ static void rescue(struct attempt *a, struct gp_context *context)
 	}
 }
 
-static void add_entry(const struct attempt *a, const struct gp_context *context)
+static void add_entry(const struct attempt *a)
 {
 	const struct gp_unpooled *allocation = a->allocation;
 	const struct gp_unpooled_info info = {
@@ -99,43 +110,67 @@ static void add_entry(const struct attempt *a, const struct gp_context *context)
 		.bytes = allocation->bytes,
 		.module = a->module,
 	};
-	bool is_bound = context && (allocation->end == GP_UNPOOLED_ENDS_WITH_CONTEXT ||
-					   (allocation->end == GP_UNPOOLED_ENDS_WITH_PRIMARY && context->is_primary));
 
-	gp_unpooled_add(a->device, &info, is_bound ? context : NULL);
+	gp_unpooled_add(a->device, &info, a->ends_with);
 }
 
-static void try(struct attempt *a, struct gp_context *context)
+static void try(struct attempt *a)
 {
 	do {
 		if (attempt(a) == -ENOMEM)
-			rescue(a, context);
+			rescue(a);
 	} while (a->r == CUDA_ERROR_OUT_OF_MEMORY &&
 		 gp_oom_hook_says_again(a->rescuer ? a->rescuer->pool : NULL, a->device->index, a->allocation->bytes));
 }
 
+/* Returns the current context if the thread's cache is for it, which keeps it; or NULL. */
+static const struct gp_context *cached_current(void)
+{
+	const struct gp_thread_cache *slot = gp_memory_current_cache(GP_SLOW_PATH_TO_ALLOC);
+	struct gp_thread *self = gp_thread_self;
+	CUcontext handle;
+
+	if (gp_likely(slot))
+		return slot->context;
+	handle = self && self->caches[0].handle ? gp_thread_ask_current() : NULL;
+	if (!handle || !gp_thread_is_usable(&self->caches[0], handle))
+		return NULL;
+	self->current = handle;
+	return self->caches[0].context;
+}
+
+/* Finds the device and the context of the memory. */
+static void find_place(struct attempt *a)
+{
+	const struct gp_context *cached = cached_current();
+	struct gp_context *used = cached ? NULL : gp_context_current();
+	const struct gp_context *context = cached ? cached : used;
+	enum gp_unpooled_end end = a->allocation->end;
+
+	a->device = device_of(a->allocation, context);
+	if (context &&
+		(end == GP_UNPOOLED_ENDS_WITH_CONTEXT || (end == GP_UNPOOLED_ENDS_WITH_PRIMARY && context->is_primary)))
+		a->ends_with = context;
+	gp_context_put(used);
+}
+
 CUresult gp_unpooled_alloc(const struct gp_unpooled *allocation)
 {
-	struct gp_context *context = gp_context_current();
-	struct attempt a = {
-		.allocation = allocation,
-		.device = device_of(allocation, context),
-		.module = gp_module_now(),
-	};
+	struct attempt a = {.allocation = allocation, .module = gp_module_now()};
 
+	find_place(&a);
 	if (a.device) {
 		gp_process_start();
 		/* As in gp_memory_alloc: the process would lack the memory to wake. */
 		gp_submit_await();
-		try(&a, context);
+		try(&a);
 		if (a.r == CUDA_SUCCESS && a.is_charged)
-			add_entry(&a, context);
+			add_entry(&a);
 		else if (a.r == CUDA_ERROR_OUT_OF_MEMORY)
 			gp_oom_of_unpooled(a.device->index, allocation->bytes, &a.failure);
 		gp_context_put(a.rescuer);
 	} else {
 		a.r = allocation->call(allocation->arg);
 	}
-	gp_context_put(context);
 	return a.r;
 }

@@ -90,6 +90,8 @@ START_TEST(a_lock_free_claim_takes_only_used_blocks_of_the_given_pool)
 	make_block(&block, GP_GIB, claims[_i].state);
 	word = atomic_load(&block.word);
 	gp_addrmap_add_block(&map, &block);
+	ck_assert(!gp_addrmap_is_seen(&map, GP_GIB + GP_ALIGN));
+	ck_assert(gp_addrmap_is_seen(&map, GP_GIB)); /* though the program does not hold it */
 	ck_assert_ptr_null(gp_addrmap_try_claim(&map, GP_GIB + GP_ALIGN, pool));
 	block.segment = &foreign_segment;
 	ck_assert_ptr_null(gp_addrmap_try_claim(&map, GP_GIB, pool));
