@@ -25,7 +25,8 @@ ASYNC_NS = {"": 110, ", shared": 60}  # of a pair, by the runtime of the peer
 ASYNC_CELLS = ("pingpong 512 B", "pingpong 64 KiB", "pingpong 1 MiB", "pingpong 64 MiB", "window 64 KiB, 16 live",
                "pingpong 64 KiB, 4 streams alive")
 # The programs, and whether the driver's default pool serves them raw, so that its peak can be compared.
-ASYNC_PROGRAMS = {"PyTorch training": True, "CuPy step": True, "JAX step": True, "RMM step": False}
+ASYNC_PROGRAMS = {"PyTorch training": True, "CuPy step": True, "JAX step": True, "RMM step": False,
+                  "RMM step over the default pool": True}
 COMPARE = {
     "<=": lambda value, limit: value <= limit,
     "<": lambda value, limit: value < limit,

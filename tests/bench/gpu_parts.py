@@ -312,6 +312,7 @@ def async_programs(setup):
         "CuPy step": ("cupy", "play_cupy.py", ("async",), {}),
         "PyTorch training": ("torch", "play_torch.py", (), {"PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"}),
         "RMM step": ("rmm", "play_cupy.py", ("rmm",), {}),
+        "RMM step over the default pool": ("rmm", "play_cupy.py", ("rmm-default",), {}),
     }
     for group, (needs, script, words, variables) in scripts.items():
         yield group, [setup.script("raw", needs, script, words=words, variables=variables),

@@ -2,8 +2,8 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
 """
-Windows of the chain of tests/gpu/work_cupy.py. "none" turns CuPy's own pools off, "async" uses the driver's, and "rmm" a
-pool of the driver that RMM makes.
+Windows of the chain of tests/gpu/work_cupy.py. "none" turns CuPy's own pools off, "async" uses the driver's, "rmm" a
+pool of the driver that RMM makes, and "rmm-default" RMM's resource over the driver's default pool.
 """
 
 import sys
@@ -13,12 +13,20 @@ import play
 import work_cupy
 
 
-def use_rmm():
-    """RMM's resource over cudaMallocAsync, which makes a pool of its own."""
+def use_rmm(has_own_pool):
+    """RMM's resource over cudaMallocFromPoolAsync, with a pool that it makes or with the device's default pool."""
     import rmm  # pylint: disable=import-outside-toplevel
+    from cuda.bindings import runtime  # pylint: disable=import-outside-toplevel
     from rmm.allocators.cupy import rmm_cupy_allocator  # pylint: disable=import-outside-toplevel
 
-    rmm.mr.set_current_device_resource(rmm.mr.CudaAsyncMemoryResource())
+    if has_own_pool:
+        resource = rmm.mr.CudaAsyncMemoryResource()
+    else:
+        error, pool = runtime.cudaDeviceGetDefaultMemPool(0)
+        if error != runtime.cudaError_t.cudaSuccess:
+            raise RuntimeError(f"cudaDeviceGetDefaultMemPool: {error}")
+        resource = rmm.mr.CudaAsyncViewMemoryResource(pool)
+    rmm.mr.set_current_device_resource(resource)
     cupy.cuda.set_allocator(rmm_cupy_allocator)
 
 
@@ -27,16 +35,16 @@ def main():
     work_cupy.set_pool(words != ["none"])
     if words == ["async"]:
         cupy.cuda.set_allocator(cupy.cuda.MemoryAsyncPool().malloc)
-    elif words == ["rmm"]:
-        use_rmm()
+    elif words in (["rmm"], ["rmm-default"]):
+        use_rmm(words == ["rmm"])
     step, last = work_cupy.chain(), {}
 
     def chain_step(_):
         last["sum"] = step()
 
     def own_peak():
-        """RMM's pool does not tell its peak."""
-        if words == ["async"]:
+        """RMM's own pool does not tell its peak."""
+        if words in (["async"], ["rmm-default"]):
             return play.default_pool_peak()
         return None if words else cupy.get_default_memory_pool().total_bytes()
 

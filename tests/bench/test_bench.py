@@ -350,7 +350,8 @@ print(play.default_pool_peak())
         setup.script.side_effect = lambda name, *_, **__: Peer(name, [])
         with unittest.mock.patch.object(gpu_parts, "run_alone", lambda *words: found.append(words[3:])):
             gpu_parts.PARTS["async-memory"](None, setup, None, None)
-        self.assertEqual([group.partition(",")[0] for group, *_ in found], ["JAX step", "CuPy step", "PyTorch training", "RMM step"])
+        self.assertEqual([group.partition(",")[0] for group, *_ in found],
+                         ["JAX step", "CuPy step", "PyTorch training", "RMM step", "RMM step over the default pool"])
         self.assertEqual({runs for *_, runs in found}, {1})
         self.assertEqual([peer.name for peer in found[0][1]], ["raw", "split", "vmm"])
 
