@@ -37,17 +37,13 @@ static struct gp_block *find(const struct gp_pool *pool, uint64_t size)
 }
 
 /*
- * For whole granules, a block of that size or of a multiple, while at least as much is cached as pending. Taking it
- * leaves only whole granules, which can be moved. The multiple may consist of several blocks of that size, which have
- * merged.
+ * For whole granules, a block of that size or of a multiple: taking it leaves only whole granules, which can be moved.
+ * The multiple may consist of several blocks of that size, which have merged.
  */
 static bool vmm_has_good_fit(const struct gp_pool *pool, uint64_t size)
 {
-	struct gp_block *b;
+	struct gp_block *b = size % pool->options.granule == 0 ? find(pool, size) : NULL;
 
-	if (size % pool->options.granule || pool->stats.cached_bytes < pool->pending.bytes)
-		return false;
-	b = find(pool, size);
 	return b && b->size % size == 0;
 }
 

@@ -17,7 +17,7 @@
  *
  *   - vmm, where one stream works: polling starts at 2 MiB, whatever the size of the pool.
  *   - Where streams overlap, no poll if split has a cached segment of exactly the requested size, or if the request is
- *     whole granules, vmm has a cached block of that size or a multiple, and at least as much is cached as pending.
+ *     whole granules and vmm has a cached block of that size or a multiple.
  *
  * If the cache cannot serve the request then, the next step depends on the context. Each limit applies to the pending
  * bytes and the request together, and none exceeds the limit of the queue of pending blocks.

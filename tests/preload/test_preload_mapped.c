@@ -41,7 +41,7 @@ START_TEST(moving_memory_changes_no_contents_and_causes_no_race)
 	ck_assert_uint_eq(play_fact("races"), 0);
 	ck_assert_uint_eq(n_pools, 1);
 	ck_assert_uint_gt(moves, 0);
-	ck_assert_uint_lt(total_bytes, 200 * MIB);
+	ck_assert_uint_le(total_bytes, 200 * MIB); /* the program holds up to 192 MiB */
 }
 END_TEST
 
