@@ -37,14 +37,15 @@ static struct gp_block *find(const struct gp_pool *pool, uint64_t size)
 }
 
 /*
- * For whole granules, a block of that size or of a multiple: taking it leaves only whole granules, which can be moved.
- * The multiple may consist of several blocks of that size, which have merged.
+ * For whole granules, a block of them of that size or of a multiple: taking it leaves only whole granules, which can be
+ * moved. The multiple may consist of several blocks of that size that have merged: as many as can take turns. A larger
+ * block should stay whole.
  */
 static bool vmm_has_good_fit(const struct gp_pool *pool, uint64_t size)
 {
 	struct gp_block *b = size % pool->options.granule == 0 ? find(pool, size) : NULL;
 
-	return b && b->size % size == 0;
+	return b && b->addr % pool->options.granule == 0 && b->size % size == 0 && b->size / size <= GP_OVERLAP_TURNS;
 }
 
 static struct gp_block *vmm_take(struct gp_pool *pool, uint64_t size)

@@ -118,29 +118,34 @@ bool gp_pool_try_stats(struct gp_pool *pool, struct gp_stats *ret_stats)
 	return is_counted;
 }
 
-/* Blocks in stream order that threads have cached again count as handed out in the statistics. */
+/*
+ * The pool counts blocks in stream order as used that threads have cached again. A block that moves from one cache to
+ * another meanwhile may be found in both.
+ */
 static uint64_t used_in_order_locked(const struct gp_pool *pool)
 {
-	uint64_t bytes = pool->stats.stream_bytes;
+	uint64_t cached = 0;
 	const struct gp_list *link;
 
 	gp_list_each(link, &pool->caches) {
 		const struct gp_cache *cache = gp_container_of(link, struct gp_cache, link);
 
-		bytes -= atomic_load_explicit(&cache->stream_bytes, memory_order_relaxed);
+		cached += atomic_load_explicit(&cache->stream_bytes, memory_order_relaxed);
 	}
-	return bytes;
+	return pool->stats.stream_bytes - gp_min(cached, pool->stats.stream_bytes);
 }
 
 struct gp_stream_usage gp_pool_stream_usage(struct gp_pool *pool)
 {
 	struct gp_stream_usage usage;
+	uint64_t used;
 
 	gp_mutex_lock(&pool->lock);
+	used = used_in_order_locked(pool);
 	usage = (struct gp_stream_usage){
 		.is_any_served = pool->stats.stream_allocs != 0,
-		.used_bytes = used_in_order_locked(pool),
-		.used_high_bytes = pool->stream_high_bytes,
+		.used_bytes = used,
+		.used_high_bytes = gp_max(pool->stream_high_bytes, used), /* a cache does not raise the mark */
 		.total_bytes = pool->stats.total_bytes,
 		.total_high_bytes = gp_max(pool->total_high_bytes, pool->stats.total_bytes),
 	};
@@ -150,9 +155,13 @@ struct gp_stream_usage gp_pool_stream_usage(struct gp_pool *pool)
 
 void gp_pool_restart_highs(struct gp_pool *pool, bool restarts_stream, bool restarts_total)
 {
+	struct gp_stats counted;
+
 	gp_mutex_lock(&pool->lock);
+	counted = pool->stats;
+	gp_caches_count_locked(pool, &counted);
 	if (restarts_stream)
-		pool->stream_high_bytes = used_in_order_locked(pool);
+		pool->stream_high_bytes = counted.stream_bytes;
 	if (restarts_total)
 		pool->total_high_bytes = pool->stats.total_bytes;
 	gp_mutex_unlock(&pool->lock);

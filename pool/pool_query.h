@@ -34,7 +34,8 @@ bool gp_pool_try_stats(struct gp_pool *pool, struct gp_stats *ret_stats);
 /*
  * Bytes that the program holds in stream order, and bytes of the pool, now and at most since the high-water marks were
  * last restarted. Some programs ask about these at each allocation, so unlike gp_pool_stats this makes no thread leave
- * its cache. gp_pool_restart_highs makes each mark that is asked for what it is now.
+ * its cache. Blocks that other threads allocate or free meanwhile may be left out. gp_pool_restart_highs makes each
+ * mark that is asked for what it is now.
  */
 struct gp_stream_usage {
 	bool is_any_served; /* the pool has served an allocation in stream order */

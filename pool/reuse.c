@@ -16,8 +16,9 @@
  * time. There are two exceptions:
  *
  *   - vmm, where one stream works: polling starts at 2 MiB, whatever the size of the pool.
- *   - Where streams overlap, no poll if split has a cached segment of exactly the requested size, or if the request is
- *     whole granules and vmm has a cached block of that size or a multiple.
+ *   - Where streams overlap, no poll if split has a cached segment of exactly the requested size, or if vmm has a block
+ *     of whole granules for a request of whole granules: the smallest one that fits must have that size or be a small
+ *     multiple of it.
  *
  * If the cache cannot serve the request then, the next step depends on the context. Each limit applies to the pending
  * bytes and the request together, and none exceeds the limit of the queue of pending blocks.

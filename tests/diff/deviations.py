@@ -127,7 +127,7 @@ DEVIATIONS = (
         ),
     ),
     Deviation(
-        "a block of 1 MiB and 1 byte is not a multiple of 2 MiB, though each block is an allocation of the driver",
+        "one of eight blocks of 1 MiB and 1 byte is not 2 MiB aligned, though each is an allocation of the driver",
         "the driver promises no such alignment, and chooses another place while freed blocks are still allocated",
         "off",
         "large blocks are 2 MiB aligned",

@@ -160,6 +160,47 @@ START_TEST(with_overlapping_streams_vmm_queries_for_a_request_that_is_no_whole_g
 }
 END_TEST
 
+/* Requests of whole granules, and a cached block for each that is not a small multiple of it. */
+static const struct {
+	uint64_t cached, bytes;
+} poor_fits[] = {
+	{TURN + TURN / 2, TURN},
+	{TURN, TURN / 2 - 2 * GP_MIB},
+	{(GP_OVERLAP_TURNS + 1) * 2 * GP_MIB, 2 * GP_MIB},
+};
+
+START_TEST(with_overlapping_streams_vmm_queries_before_it_cuts_a_block_that_fits_poorly)
+{
+	uint64_t cached = fixture_alloc(poor_fits[_i].cached), pending = fixture_alloc(TURN);
+
+	gp_pool_set_overlap(fixture_pool(), true);
+	free_and_cache(cached);
+	fixture_work();
+	fixture_free(pending);
+	(void)fake_calls(&px.fake, FAKE_QUERY);
+	(void)fixture_alloc(poor_fits[_i].bytes);
+	ck_assert_uint_ne(fake_calls(&px.fake, FAKE_QUERY), 0);
+}
+END_TEST
+
+/* A cached block of whole granules in size, but not in place. */
+START_TEST(with_overlapping_streams_vmm_queries_before_it_cuts_a_block_within_granules)
+{
+	uint64_t before = fixture_alloc(TURN + px.options.page_bytes), cached = fixture_alloc(TURN);
+	uint64_t after = fixture_alloc(TURN - px.options.page_bytes);
+
+	ck_assert_uint_ne(cached % px.options.granule, 0);
+	ck_assert_uint_ne(before, 0);
+	gp_pool_set_overlap(fixture_pool(), true);
+	free_and_cache(cached);
+	fixture_work();
+	fixture_free(after);
+	(void)fake_calls(&px.fake, FAKE_QUERY);
+	(void)fixture_alloc(TURN);
+	ck_assert_uint_ne(fake_calls(&px.fake, FAKE_QUERY), 0);
+}
+END_TEST
+
 static void *free_block(void *addr)
 {
 	fixture_free(*(uint64_t *)addr);
@@ -552,8 +593,11 @@ static TCase *case_of(enum gp_kind kind)
 		tcase_add_test(tc, a_wait_that_was_not_made_does_not_count_as_futile);
 		tcase_add_test(tc, with_overlapping_streams_a_block_of_another_thread_gets_a_gpu_wait_at_once);
 	}
-	if (kind == GP_KIND_VMM)
+	if (kind == GP_KIND_VMM) {
 		tcase_add_test(tc, with_overlapping_streams_vmm_queries_for_a_request_that_is_no_whole_granules);
+		ADD_ROWS(tc, poor_fits, with_overlapping_streams_vmm_queries_before_it_cuts_a_block_that_fits_poorly);
+		tcase_add_test(tc, with_overlapping_streams_vmm_queries_before_it_cuts_a_block_within_granules);
+	}
 	if (kind == GP_KIND_SPLIT || kind == GP_KIND_VMM) {
 		tcase_add_test(tc, with_overlapping_streams_a_cached_block_that_fits_is_used_without_a_query);
 		tcase_add_test(tc, with_overlapping_streams_the_pool_does_not_wait_for_parts_of_a_block);
