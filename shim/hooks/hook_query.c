@@ -20,6 +20,7 @@
 #include "shim/context/group.h"
 #include "shim/context/context_end.h"
 #include "shim/context/kept.h"
+#include "shim/context/kept_table.h"
 #include "shim/debug/debug.h"
 #include "shim/driver/driver_table.h"
 #include "shim/driver/submit.h"
@@ -142,6 +143,22 @@ static bool find_any_block(CUdeviceptr ptr, struct gp_block_info *info)
 	return find_block(ptr, info) || gp_ipc_find(ptr, info);
 }
 
+/*
+ * True if the memory is not gpupool's: neither pooled, here or in another process, nor possibly kept for a program that
+ * maps it itself. Such memory does not move, and the driver's answers about it stand.
+ */
+static bool is_foreign(CUdeviceptr ptr)
+{
+	struct gp_block_info info;
+	struct gp_pool *pool;
+
+	if (gp_unlikely(gp_kept_is_any()))
+		return false;
+	pool = gp_addrmap_pool_of(&gp_state.device_map, ptr);
+	gp_pool_put(pool);
+	return !pool && !gp_ipc_find(ptr, &info);
+}
+
 /* Results of gate(). */
 enum gate {
 	VISITS, /* the gate is open, and the call is a visit: gp_submit_end_visit must follow */
@@ -199,9 +216,12 @@ static CUresult ask_range(CUdeviceptr *base, size_t *bytes, CUdeviceptr ptr)
 CUresult hook_cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr ptr)
 {
 	struct gp_block_info info;
+	enum gate begun;
 	int device;
-	enum gate begun = gate(ptr, &info, &device);
 
+	if (is_foreign(ptr))
+		return gp_real.cuMemGetAddressRange_v2(base, bytes, ptr);
+	begun = gate(ptr, &info, &device);
 	return begun == AWAY ? answer_range(base, bytes, &info) : pass(begun, ask_range(base, bytes, ptr));
 }
 
@@ -371,9 +391,12 @@ static CUresult ask_attribute(void *data, int attribute, CUdeviceptr ptr)
 CUresult hook_cuPointerGetAttribute(void *data, int attribute, CUdeviceptr ptr)
 {
 	struct gp_block_info info;
+	enum gate begun;
 	int device;
-	enum gate begun = gate(ptr, &info, &device);
 
+	if (is_foreign(ptr))
+		return gp_real.cuPointerGetAttribute(data, attribute, ptr);
+	begun = gate(ptr, &info, &device);
 	/* The driver may have no answer about the context of mapped memory, but gpupool does. */
 	if (begun == AWAY && data &&
 		(attribute == CU_POINTER_ATTRIBUTE_CONTEXT || gp_pointer_answer(device, attribute, false, NULL))) {
@@ -426,9 +449,12 @@ static bool are_known(unsigned n, const int *attributes, void **data, int device
 CUresult hook_cuPointerGetAttributes(unsigned n, int *attributes, void **data, CUdeviceptr ptr)
 {
 	struct gp_block_info info;
+	enum gate begun;
 	int device;
-	enum gate begun = gate(ptr, &info, &device);
 
+	if (is_foreign(ptr))
+		return gp_real.cuPointerGetAttributes(n, attributes, data, ptr);
+	begun = gate(ptr, &info, &device);
 	if (begun == AWAY && are_known(n, attributes, data, device)) {
 		for (unsigned i = 0; i < n; i++)
 			answer_away(data[i], attributes[i], ptr, &info, device, true);
