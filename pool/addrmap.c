@@ -90,6 +90,8 @@ void gp_addrmap_init(struct gp_addrmap *map)
 	}
 	gp_mutex_init(&map->segments_lock, GP_RANK_SEGMENT_TREE);
 	map->segments.root = NULL;
+	atomic_init(&map->lowest, UINT64_MAX);
+	atomic_init(&map->highest, 0);
 	gp_list_init(&map->in_flight);
 	gp_mutex_init(&map->batches_lock, GP_RANK_LEAF);
 	for (int i = 0; i < GP_N_DESCRIPTORS; i++)
@@ -207,6 +209,10 @@ void gp_addrmap_add_segment(struct gp_addrmap *map, struct gp_segment *segment)
 	segment->by_addr.key = segment->base;
 	segment->by_addr.tie = 0;
 	gp_tree_insert(&map->segments, &segment->by_addr);
+	if (segment->base < atomic_load_explicit(&map->lowest, memory_order_relaxed))
+		atomic_store_explicit(&map->lowest, segment->base, memory_order_relaxed);
+	if (segment->base + segment->size > atomic_load_explicit(&map->highest, memory_order_relaxed))
+		atomic_store_explicit(&map->highest, segment->base + segment->size, memory_order_relaxed);
 	gp_mutex_unlock(&map->segments_lock);
 }
 
@@ -287,11 +293,24 @@ struct gp_segment *gp_addrmap_segment_of(struct gp_addrmap *map, uint64_t addr)
 	return segment;
 }
 
+/*
+ * True if no segment overlaps the range, as far as that is known without the lock. The driver takes memory of its own
+ * pools from other addresses, and host memory has others, too. The segment of a block is added before the program gets
+ * the block.
+ */
+static bool is_outside(const struct gp_addrmap *map, uint64_t addr, uint64_t bytes)
+{
+	return addr >= atomic_load_explicit(&map->highest, memory_order_relaxed) ||
+	       addr + bytes <= atomic_load_explicit(&map->lowest, memory_order_relaxed);
+}
+
 struct gp_pool *gp_addrmap_pool_in(struct gp_addrmap *map, uint64_t addr, uint64_t bytes)
 {
 	struct gp_segment *segment;
 	struct gp_pool *pool = NULL;
 
+	if (is_outside(map, addr, bytes))
+		return NULL;
 	gp_mutex_lock(&map->segments_lock);
 	segment = segment_in_locked(map, addr, bytes);
 	if (segment)

@@ -39,6 +39,8 @@ struct gp_addrmap {
 	} __attribute__((aligned(64))) shards[GP_ADDRMAP_SHARDS];
 	struct gp_mutex segments_lock;
 	struct gp_tree segments;
+	/* No segment has ever reached beyond these. Written with the lock. */
+	_Atomic uint64_t lowest, highest;
 	struct gp_list in_flight;
 	struct gp_mutex batches_lock;
 	struct gp_descriptor_batch *batches[GP_N_DESCRIPTORS]; /* from pools that are gone */

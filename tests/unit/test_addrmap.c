@@ -274,6 +274,20 @@ END_TEST
 
 enum { MANY = 40000 };
 
+/* A lookup that took the lock would never end. */
+START_TEST(an_address_beyond_all_segments_needs_no_lock)
+{
+	gp_addrmap_add_segment(&map, &segment);
+	gp_mutex_lock(&map.segments_lock);
+	ck_assert_ptr_null(gp_addrmap_pool_of(&map, GP_GIB - 1));
+	ck_assert_ptr_null(gp_addrmap_pool_in(&map, GP_GIB - GP_MIB, GP_MIB));
+	ck_assert_ptr_null(gp_addrmap_pool_of(&map, GP_GIB + GP_MIB));
+	ck_assert_ptr_null(gp_addrmap_pool_of(&map, UINT64_MAX));
+	gp_mutex_unlock(&map.segments_lock);
+	gp_addrmap_remove_segment(&map, &segment);
+}
+END_TEST
+
 START_TEST(all_blocks_are_found_again_while_the_map_grows)
 {
 	struct gp_block *blocks = aligned_alloc(_Alignof(struct gp_block), MANY * sizeof(*blocks)), *claimed;
@@ -339,6 +353,7 @@ int main(void)
 	tcase_add_loop_test(tc, an_address_inside_a_segment_belongs_to_its_pool, 0, sizeof(probes) / sizeof(*probes));
 	tcase_add_loop_test(
 		tc, an_address_range_that_overlaps_a_segment_belongs_to_its_pool, 0, sizeof(ranges) / sizeof(*ranges));
+	tcase_add_test(tc, an_address_beyond_all_segments_needs_no_lock);
 	tcase_add_test(tc, all_blocks_are_found_again_while_the_map_grows);
 	tcase_add_test(tc, neighbouring_blocks_spread_over_the_shards_of_the_map);
 	return suite_run(suite);
