@@ -294,9 +294,8 @@ struct gp_segment *gp_addrmap_segment_of(struct gp_addrmap *map, uint64_t addr)
 }
 
 /*
- * True if no segment overlaps the range, as far as that is known without the lock. The driver takes memory of its own
- * pools from other addresses, and host memory has others, too. The segment of a block is added before the program gets
- * the block.
+ * True if the range lies beyond all segments. The segment of a block is added before the program gets the block, so no
+ * lock is needed.
  */
 static bool is_outside(const struct gp_addrmap *map, uint64_t addr, uint64_t bytes)
 {

@@ -37,9 +37,9 @@ static struct gp_block *find(const struct gp_pool *pool, uint64_t size)
 }
 
 /*
- * For whole granules, a block of them of that size or of a multiple: taking it leaves only whole granules, which can be
- * moved. The multiple may consist of several blocks of that size that have merged: as many as can take turns. A larger
- * block should stay whole.
+ * For a request of whole granules: a block that begins at a granule and has that size or a multiple of it. Its rest is
+ * whole granules, which can be moved. A multiple may be several such blocks that have merged, but no more than can take
+ * turns: a larger block should stay whole.
  */
 static bool vmm_has_good_fit(const struct gp_pool *pool, uint64_t size)
 {

@@ -62,10 +62,8 @@ CUresult hook_cuMemPoolCreate(CUmemoryPool *pool, const void *properties)
 			n_room = room;
 		}
 	}
-	if (n_made < n_room) {
-		made[n_made] = (struct made){*pool, device};
-		n_made++;
-	}
+	if (n_made < n_room)
+		made[n_made++] = (struct made){*pool, device};
 	gp_mutex_unlock(&lock);
 	return r;
 }
@@ -80,10 +78,8 @@ CUresult hook_cuMemPoolDestroy(CUmemoryPool pool)
 
 	gp_mutex_lock(&lock);
 	for (unsigned i = n_made; i-- > 0;)
-		if (made[i].pool == pool) {
-			made[i] = made[n_made - 1];
-			n_made--;
-		}
+		if (made[i].pool == pool)
+			made[i] = made[--n_made];
 	gp_mutex_unlock(&lock);
 	r = gp_real.cuMemPoolDestroy(pool);
 	if (!r && gp_state.config.is_async_pooled)

@@ -144,15 +144,15 @@ static bool find_any_block(CUdeviceptr ptr, struct gp_block_info *info)
 }
 
 /*
- * True if the memory is not gpupool's: neither pooled, here or in another process, nor possibly kept for a program that
- * maps it itself. Such memory does not move, and the driver's answers about it stand.
+ * True if the memory is not gpupool's: it is not pooled, here or in another process, and the process has no memory that
+ * gpupool keeps mapped (kept.h). Such memory does not move, and the driver's answers about it stand.
  */
 static bool is_foreign(CUdeviceptr ptr)
 {
 	struct gp_block_info info;
 	struct gp_pool *pool;
 
-	if (gp_unlikely(gp_kept_is_any()))
+	if (gp_kept_is_any())
 		return false;
 	pool = gp_addrmap_pool_of(&gp_state.device_map, ptr);
 	gp_pool_put(pool);

@@ -186,11 +186,12 @@ END_TEST
 /* A cached block of whole granules in size, but not in place. */
 START_TEST(with_overlapping_streams_vmm_queries_before_it_cuts_a_block_within_granules)
 {
-	uint64_t before = fixture_alloc(TURN + px.options.page_bytes), cached = fixture_alloc(TURN);
-	uint64_t after = fixture_alloc(TURN - px.options.page_bytes);
+	uint64_t cached, after;
 
+	(void)fixture_alloc(TURN + px.options.page_bytes);
+	cached = fixture_alloc(TURN);
+	after = fixture_alloc(TURN - px.options.page_bytes);
 	ck_assert_uint_ne(cached % px.options.granule, 0);
-	ck_assert_uint_ne(before, 0);
 	gp_pool_set_overlap(fixture_pool(), true);
 	free_and_cache(cached);
 	fixture_work();
