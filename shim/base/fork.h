@@ -18,6 +18,7 @@ struct gp_fork_child {
 /*
  * Adds the function, unless it has been added. When the call returns, the function is in place, also if another thread
  * adds it at the same time. A module adds its function before it takes its lock for the first time.
- * The functions run in the reverse order of their addition, as those of atexit() do.
+ * The functions run in the reverse order of their addition, as those of atexit() do. If two threads add the library's
+ * first function at the same time, all functions may run twice, so each must allow that.
  */
 void gp_fork_on_child(const struct gp_fork_child *child);
