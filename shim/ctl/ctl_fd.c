@@ -53,57 +53,6 @@ static int table_size(void)
 	return size > TABLE_MIN ? size : TABLE_MIN;
 }
 
-/*
- * Moves a descriptor to the wanted number or above, or as high as the program's limit on descriptors allows. It never
- * stays at 0 to 2, where the program expects its input and output: if there is no other number it is closed, and the
- * result is -EMFILE.
- */
-static int move_up(int fd, int wanted)
-{
-	const int lowest[] = {wanted, 200, 64, STDERR_FILENO + 1};
-
-	for (unsigned i = 0; i < sizeof(lowest) / sizeof(lowest[0]); i++) {
-		int moved = lowest[i] <= wanted ? fcntl(fd, F_DUPFD_CLOEXEC, lowest[i]) : -1;
-
-		if (moved >= 0) {
-			close(fd);
-			return moved;
-		}
-	}
-	if (fd > STDERR_FILENO)
-		return fd;
-	close(fd);
-	return -EMFILE;
-}
-
-static int adopt(struct gp_ctl_fd *own, int fd, int wanted)
-{
-	int error;
-
-	*own = GP_CTL_NO_FD;
-	fd = move_up(fd, wanted);
-	if (fd < 0)
-		return fd;
-	error = gp_ctl_fd_identify(fd, "", own);
-	if (error) {
-		close(fd);
-		*own = GP_CTL_NO_FD;
-	}
-	return error;
-}
-
-int gp_ctl_fd_adopt(struct gp_ctl_fd *own, int fd)
-{
-	return adopt(own, fd, HIGH);
-}
-
-int gp_ctl_fd_adopt_at_once(struct gp_ctl_fd *own, int fd)
-{
-	int end = table_size() - TABLE_END;
-
-	return adopt(own, fd, end < HIGH ? end : HIGH);
-}
-
 bool gp_ctl_fd_is_ours(const struct gp_ctl_fd *own)
 {
 	struct gp_ctl_fd found;
@@ -123,21 +72,76 @@ static bool is_copy(int copied, int from)
 	       gp_ctl_fd_is_same(&copy, &original) && fcntl(copied, F_GETFD) & FD_CLOEXEC;
 }
 
+/*
+ * Moves the descriptor to the first free number from lowest on, and closes the old number. Returns false if there is
+ * none, or if the program has put a file of its own at the old or the new number meanwhile. *own is unchanged then.
+ */
+static bool move(struct gp_ctl_fd *own, int lowest)
+{
+	struct gp_ctl_fd moved = *own;
+
+	moved.fd = fcntl(own->fd, F_DUPFD_CLOEXEC, lowest);
+	if (moved.fd < 0)
+		return false;
+	if (gp_ctl_fd_is_ours(&moved)) {
+		gp_ctl_fd_close(own);
+		*own = moved;
+		return true;
+	}
+	if (is_copy(moved.fd, own->fd))
+		close(moved.fd);
+	return false;
+}
+
+/*
+ * Moves the descriptor to the wanted number or above, or as high as the program's limit on descriptors allows. It never
+ * stays at 0 to 2, where the program expects its input and output: if there is no other number it is closed, and the
+ * result is -EMFILE.
+ */
+static int move_up(struct gp_ctl_fd *own, int wanted)
+{
+	const int lowest[] = {wanted, 200, 64, STDERR_FILENO + 1};
+
+	for (unsigned i = 0; i < sizeof(lowest) / sizeof(lowest[0]); i++)
+		if (lowest[i] <= wanted && gp_ctl_fd_is_ours(own) && move(own, lowest[i]))
+			return 0;
+	if (!gp_ctl_fd_is_ours(own))
+		return -EBADF;
+	if (own->fd > STDERR_FILENO)
+		return 0;
+	gp_ctl_fd_close(own);
+	return -EMFILE;
+}
+
+static int adopt(struct gp_ctl_fd *own, int fd, int wanted)
+{
+	int error = gp_ctl_fd_identify(fd, "", own);
+
+	if (!error)
+		error = move_up(own, wanted);
+	else if (error != -EBADF)
+		close(fd);
+	if (error)
+		*own = GP_CTL_NO_FD;
+	return error;
+}
+
+int gp_ctl_fd_adopt(struct gp_ctl_fd *own, int fd)
+{
+	return adopt(own, fd, HIGH);
+}
+
+int gp_ctl_fd_adopt_at_once(struct gp_ctl_fd *own, int fd)
+{
+	int end = table_size() - TABLE_END;
+
+	return adopt(own, fd, end < HIGH ? end : HIGH);
+}
+
 void gp_ctl_fd_raise(struct gp_ctl_fd *own)
 {
-	struct gp_ctl_fd raised = *own;
-
-	if (own->fd >= HIGH || !gp_ctl_fd_is_ours(own))
-		return;
-	raised.fd = fcntl(own->fd, F_DUPFD_CLOEXEC, HIGH);
-	if (raised.fd < 0)
-		return;
-	if (gp_ctl_fd_is_ours(&raised)) {
-		gp_ctl_fd_close(own);
-		*own = raised;
-	} else if (is_copy(raised.fd, own->fd)) {
-		close(raised.fd);
-	}
+	if (own->fd < HIGH && gp_ctl_fd_is_ours(own))
+		(void)move(own, HIGH);
 }
 
 void gp_ctl_fd_close(struct gp_ctl_fd *own)

@@ -22,7 +22,7 @@ struct gp_ctl_fd {
 
 /*
  * Takes over a new descriptor and moves it away from the low numbers that programs count on (select, shells, close(0)
- * followed by open). Returns 0 or -errno. On failure the descriptor is closed.
+ * followed by open). Returns 0 or -errno: -EBADF if the program has closed it meanwhile. On failure it is closed.
  */
 int gp_ctl_fd_adopt(struct gp_ctl_fd *own, int fd);
 

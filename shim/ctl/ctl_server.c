@@ -107,7 +107,7 @@ static bool renew_listener(void)
 		return false;
 	error = gp_ctl_listener_open(&server.listener);
 	atomic_store(&server.state, RUNNING);
-	return !error;
+	return !error || error == -EBADF; /* the program has closed the new one already */
 }
 
 static bool accept_clients(int64_t now_ns)

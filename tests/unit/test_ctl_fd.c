@@ -4,6 +4,7 @@
 /* Descriptors of the library whose numbers the program uses for files of its own at any moment. */
 
 #include <check.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
 #include <sys/stat.h>
@@ -89,6 +90,20 @@ START_TEST(a_file_that_the_program_puts_at_the_new_number_stays_open)
 }
 END_TEST
 
+START_TEST(a_file_that_the_program_puts_at_the_new_number_is_not_adopted)
+{
+	struct gp_ctl_fd own = open_own();
+	int fd = own.fd;
+
+	takes_new = true;
+	closes_old = _i;
+	ck_assert_int_eq(gp_ctl_fd_adopt(&own, fd), closes_old ? -EBADF : 0);
+	ck_assert(is_of_program(512));
+	ck_assert_int_eq(own.fd, closes_old ? -1 : fd);
+	ck_assert_int_eq(gp_ctl_fd_is_ours(&own), !closes_old);
+}
+END_TEST
+
 START_TEST(no_copy_of_a_file_that_the_program_puts_at_the_old_number_stays_open)
 {
 	struct gp_ctl_fd own = open_own();
@@ -107,6 +122,7 @@ int main(void)
 
 	tcase_add_test(tc, a_descriptor_is_raised_and_its_old_number_is_free);
 	tcase_add_loop_test(tc, a_file_that_the_program_puts_at_the_new_number_stays_open, 0, 2);
+	tcase_add_loop_test(tc, a_file_that_the_program_puts_at_the_new_number_is_not_adopted, 0, 2);
 	tcase_add_test(tc, no_copy_of_a_file_that_the_program_puts_at_the_old_number_stays_open);
 	suite_add_tcase(suite, tc);
 	return suite_run(suite);
