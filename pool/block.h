@@ -60,6 +60,11 @@ struct gp_block {
 	_Atomic uint32_t module; /* the calling module, as passed to gp_pool_alloc; valid while USED */
 	uint8_t flags;
 	_Atomic bool is_exported; /* in an arena: lies in a retired chunk, at least in part */
+	/*
+	 * The account that it counts for (account.h), or for which it did before it was freed into a thread cache; or
+	 * none. Changes with the pool's lock held.
+	 */
+	_Atomic uint8_t account;
 
 	struct gp_block *prev, *next; /* neighbours in the segment */
 	struct gp_block *hash_next;   /* used by addrmap.c only */

@@ -11,7 +11,7 @@
 #include "pool/vmm/arena_check.h"
 
 struct totals {
-	uint64_t used, cached, pending, retained, total, stream;
+	uint64_t used, cached, pending, retained, total, stream, accounted;
 	uint64_t n_used, n_cached, n_pending, n_retained, n_indexed, n_undersized, n_unfenced, n_stream;
 };
 
@@ -27,6 +27,15 @@ static bool is_paged(const struct gp_segment *s, const struct gp_block *b)
 	return s->kind->is_cut && b->size > GP_SMALL_MAX;
 }
 
+/* True if the pool counts the block as one that the program holds in stream order. */
+static bool is_held_in_order(const struct gp_block *b)
+{
+	enum gp_block_state state = gp_block_state(b);
+
+	return b->flags & GP_BLOCK_STREAM &&
+	       (state == GP_BLOCK_USED || state == GP_BLOCK_TCACHED || state == GP_BLOCK_FREEING);
+}
+
 static const char *check_block(const struct gp_segment *s, const struct gp_block *b, struct totals *t)
 {
 	bool is_guard = b->flags & GP_BLOCK_GUARD;
@@ -35,6 +44,7 @@ static const char *check_block(const struct gp_segment *s, const struct gp_block
 	EXPECT(b->size > 0 && b->size % GP_ALIGN == 0, "a block's size is not a multiple of the alignment");
 	EXPECT(!b->next || b->next->prev == b, "a block and the next one are not linked to each other");
 	EXPECT(!is_guard || (b == s->first && b->next), "a guard is not the first of several blocks");
+	EXPECT(!gp_block_account(b) || is_held_in_order(b), "a block that is not held in stream order has an account");
 	switch (gp_block_state(b)) {
 	case GP_BLOCK_TCACHED:
 	case GP_BLOCK_USED:
@@ -46,6 +56,7 @@ static const char *check_block(const struct gp_segment *s, const struct gp_block
 		t->used += b->size;
 		t->n_used++;
 		t->stream += b->flags & GP_BLOCK_STREAM ? b->size : 0;
+		t->accounted += gp_block_account(b) ? b->size : 0;
 		return NULL;
 	case GP_BLOCK_CACHED:
 		EXPECT(!b->prev || gp_block_state(b->prev) != GP_BLOCK_CACHED || (b->prev->flags & GP_BLOCK_GUARD) ||
@@ -137,6 +148,7 @@ static const char *check_locked(struct gp_pool *pool)
 	EXPECT(t.n_unfenced == pool->pending.n_unfenced && t.n_stream == pool->pending.n_stream,
 		"unfenced blocks are miscounted");
 	EXPECT(t.stream == stats->stream_bytes, "what was allocated in stream order is miscounted");
+	EXPECT(t.accounted == pool->accounted_bytes, "what counts for accounts is miscounted");
 	EXPECT(t.n_undersized == pool->n_undersized, "undersized segments are miscounted");
 	EXPECT(t.n_indexed == count_indexed(pool), "the index does not match the cached blocks");
 	EXPECT(stats->total_bytes == t.total + stats->returning_bytes, "total is miscounted");

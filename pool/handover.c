@@ -5,6 +5,36 @@
 
 #include "retainer.h"
 
+static void count_in_order_locked(struct gp_pool *pool, struct gp_block *block, unsigned account)
+{
+	struct gp_stats *stats = &pool->stats;
+
+	block->flags |= GP_BLOCK_STREAM;
+	stats->stream_allocs++;
+	stats->stream_bytes += block->size;
+	if (account) {
+		atomic_store_explicit(&block->account, (uint8_t)account, memory_order_relaxed);
+		gp_pool_charge_account(pool, block);
+		pool->accounted_bytes += block->size;
+		return;
+	}
+	pool->is_stream_served = true;
+	pool->stream_high_bytes = gp_max(pool->stream_high_bytes, stats->stream_bytes - pool->accounted_bytes);
+}
+
+/* A block in a thread cache is uncharged already. */
+static void uncount_in_order_locked(struct gp_pool *pool, struct gp_block *block)
+{
+	pool->stats.stream_bytes -= block->size;
+	block->flags &= (uint8_t)~GP_BLOCK_STREAM;
+	if (gp_likely(!gp_block_account(block)))
+		return;
+	if (gp_block_state(block) != GP_BLOCK_TCACHED)
+		gp_pool_uncharge_account(pool, block);
+	pool->accounted_bytes -= block->size;
+	atomic_store_explicit(&block->account, GP_ACCOUNT_NONE, memory_order_relaxed);
+}
+
 struct gp_claim_token gp_pool_hand_out_locked(
 	struct gp_pool *pool, struct gp_block *block, const struct gp_request *request)
 {
@@ -17,12 +47,8 @@ struct gp_claim_token gp_pool_hand_out_locked(
 		block->flags |= GP_BLOCK_IN_MAP;
 	}
 	serial = atomic_fetch_add_explicit(&pool->options.map->serial, 1, memory_order_relaxed) + 1;
-	if (request->stream) {
-		block->flags |= GP_BLOCK_STREAM;
-		stats->stream_allocs++;
-		stats->stream_bytes += block->size;
-		pool->stream_high_bytes = gp_max(pool->stream_high_bytes, stats->stream_bytes);
-	}
+	if (request->stream)
+		count_in_order_locked(pool, block, request->account);
 	if (gp_unlikely(request->capture != NULL))
 		gp_retainer_note_hand_out_locked(block, request->capture);
 	token = gp_block_hand_out(block, request->bytes, request->module, serial);
@@ -37,10 +63,8 @@ struct gp_claim_token gp_pool_hand_out_locked(
 
 void gp_pool_unaccount_locked(struct gp_pool *pool, struct gp_block *block)
 {
-	if (block->flags & GP_BLOCK_STREAM) {
-		pool->stats.stream_bytes -= block->size;
-		block->flags &= (uint8_t)~GP_BLOCK_STREAM;
-	}
+	if (block->flags & GP_BLOCK_STREAM)
+		uncount_in_order_locked(pool, block);
 	pool->stats.used_bytes -= block->size;
 	pool->stats.requested_bytes -= gp_block_requested(block);
 	pool->stats.n_used_blocks--;

@@ -34,6 +34,7 @@ struct gp_request {
 	uint64_t bytes;                    /* requested by the program */
 	uint64_t size;                     /* rounded by the kind */
 	uint64_t stream;                   /* as in gp_alloc_options */
+	unsigned account;                  /* likewise */
 	uint32_t module;                   /* the calling module, stored in the block */
 	unsigned skips;                    /* steps that are left out: GP_SKIP of each */
 	unsigned left;                     /* steps that may still be tried, likewise */

@@ -139,6 +139,9 @@ static void revoke_locked(struct gp_pool *pool, struct gp_block *block)
 	uint64_t word = atomic_load_explicit(&block->word, memory_order_relaxed);
 
 	gp_retainer_forget_locked(block);
+	if (gp_block_state(block) != GP_BLOCK_TCACHED)
+		gp_pool_uncharge_account(pool, block);
+	atomic_store_explicit(&block->account, GP_ACCOUNT_NONE, memory_order_relaxed);
 	(void)gp_block_claim_as(block, word, GP_BLOCK_RETURNING);
 	gp_block_unmap_locked(pool, block);
 }
@@ -166,6 +169,8 @@ void gp_pool_drop(struct gp_pool *pool)
 	pool->stats.used_bytes = pool->stats.requested_bytes = pool->stats.cached_bytes = 0;
 	pool->stats.pending_bytes = pool->stats.returning_bytes = pool->stats.total_bytes = 0;
 	pool->stats.stream_bytes = pool->stream_high_bytes = pool->total_high_bytes = 0;
+	pool->is_stream_served = false;
+	pool->accounted_bytes = 0;
 	pool->stats.n_used_blocks = pool->stats.n_cached_blocks = pool->stats.n_pending_blocks = 0;
 	pool->stats.retained_bytes = 0;
 	pool->n_undersized = 0;

@@ -7,6 +7,7 @@
  * Addresses are numbers here: nothing is ever read or written through them.
  */
 
+#include "account.h"
 #include "backend.h"
 #include "budget.h"
 #include "check.h"
@@ -30,11 +31,12 @@ const char *gp_kind_name(enum gp_kind kind);
 struct gp_pool_options {
 	enum gp_kind kind;
 	struct gp_backend backend;
-	struct gp_addrmap *map;   /* the process's address map; outlives the pool */
-	struct gp_budget *budget; /* shared; outlives the pool */
-	uint64_t capacity_bytes;  /* the device's total memory: larger requests fail at once */
-	uint64_t granule;         /* large requests are rounded to this, as in the driver: a power of two */
-	uint64_t page_bytes;      /* large blocks begin at multiples of this: a power of two up to the granule; or 0 */
+	struct gp_addrmap *map;       /* the process's address map; outlives the pool */
+	struct gp_budget *budget;     /* shared; outlives the pool */
+	struct gp_accounts *accounts; /* likewise; or NULL */
+	uint64_t capacity_bytes;      /* the device's total memory: larger requests fail at once */
+	uint64_t granule;             /* large requests are rounded to this, as in the driver: a power of two */
+	uint64_t page_bytes; /* large blocks begin at multiples of this: a power of two up to the granule; or 0 */
 	uint64_t pending_bytes_max; /* limits of the queue of pending blocks; UINT64_MAX: none */
 	uint64_t pending_count_max;
 	const _Atomic unsigned *n_defers; /* while not 0 the queue is not flushed (pool_control.h); or NULL */

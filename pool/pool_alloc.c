@@ -43,6 +43,7 @@ int gp_pool_alloc_with(struct gp_pool *pool, uint64_t bytes, const struct gp_all
 	struct gp_request request = gp_request_of(pool, bytes);
 
 	request.stream = options->stream;
+	request.account = options->account;
 	request.module = options->module;
 	request.first = options->first;
 	request.end = options->end;
@@ -56,13 +57,14 @@ int gp_pool_alloc(struct gp_pool *pool, uint64_t bytes, uint32_t module, uint64_
 	return gp_pool_alloc_with(pool, bytes, &(struct gp_alloc_options){.module = module}, ret_addr);
 }
 
-uint64_t gp_pool_take_on(struct gp_pool *pool, uint64_t bytes, uint64_t stream, uint32_t module)
+uint64_t gp_pool_take_on(struct gp_pool *pool, uint64_t bytes, uint64_t stream, uint32_t module, unsigned account)
 {
 	struct gp_request request = gp_request_of(pool, bytes);
 
 	if (gp_unlikely(request.skips & GP_SKIP(stream)))
 		return 0;
 	request.stream = stream;
+	request.account = account;
 	request.module = module;
 	request.step = GP_STEP_stream;
 	return gp_reuse_take_of_stream(pool, &request).addr;

@@ -41,6 +41,7 @@ int gp_pool_alloc(struct gp_pool *pool, uint64_t bytes, uint32_t module, uint64_
 /* Options of one request; {0} is the default. */
 struct gp_alloc_options {
 	uint64_t stream;                /* the request is ordered on this stream; 0: on none (gp_pool_free_on) */
+	unsigned account;               /* with a stream: the number of an account of the pool's options, or none */
 	uint32_t module;                /* number of the calling module, stored in the block */
 	enum gp_step first;             /* the steps of ladder.def before this one have been tried for the request */
 	enum gp_step end;               /* do not enter this step or a later one: -ENOENT then; 0: enter all */
@@ -69,8 +70,11 @@ int gp_pool_free(struct gp_addrmap *map, uint64_t addr, enum gp_free_mode mode);
  */
 int gp_pool_free_on(struct gp_addrmap *map, uint64_t addr, uint64_t stream);
 
-/* Returns the address of a block that was freed on the stream, or 0 if none has nearly that size. */
-uint64_t gp_pool_take_on(struct gp_pool *pool, uint64_t bytes, uint64_t stream, uint32_t module);
+/*
+ * Returns the address of a block that was freed on the stream, or 0 if none has nearly that size. account: as in
+ * gp_alloc_options.
+ */
+uint64_t gp_pool_take_on(struct gp_pool *pool, uint64_t bytes, uint64_t stream, uint32_t module, unsigned account);
 
 /* As gp_pool_free_on, for a block of the pool that the caller has claimed. */
 int gp_pool_take_back_on(struct gp_pool *pool, struct gp_block *block, uint64_t stream);

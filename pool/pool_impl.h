@@ -33,10 +33,10 @@ struct gp_cache_ops {
 struct gp_cache {
 	struct gp_ownlock lock; /* the owner's */
 	/*
-	 * Bytes held in small and in large blocks, and in blocks freed in stream order: written by the owner, or with
-	 * the cache closed; read by any thread.
+	 * Bytes held in small and in large blocks, and in blocks freed in stream order, without and with an account:
+	 * written by the owner, or with the cache closed; read by any thread.
 	 */
-	_Atomic uint64_t bytes, large_bytes, stream_bytes;
+	_Atomic uint64_t bytes, large_bytes, stream_bytes, account_bytes;
 	const struct gp_cache_ops *ops;
 	struct gp_list link; /* pool->caches */
 };
@@ -74,9 +74,11 @@ struct gp_pool {
 	struct gp_thrash thrash; /* thrash detector: requests for which memory was moved or given back */
 	struct gp_stats stats;
 	uint64_t stream_high_bytes, total_high_bytes; /* high-water marks (pool_query.h) */
-	uint64_t n_grows;    /* times that a large segment was asked for: the clock for idle segments */
-	uint64_t wait_level; /* peak of total_bytes when waits were last counted anew */
-	unsigned n_waits;    /* since then: see reuse.c */
+	bool is_stream_served;                        /* a request in stream order that names no account */
+	uint64_t accounted_bytes; /* of stats.stream_bytes, those of blocks with an account, cached ones too */
+	uint64_t n_grows;         /* times that a large segment was asked for: the clock for idle segments */
+	uint64_t wait_level;      /* peak of total_bytes when waits were last counted anew */
+	unsigned n_waits;         /* since then: see reuse.c */
 	unsigned wait_backoff, n_waits_to_skip; /* short waits: how many to skip after a failure, and how many still */
 	uint64_t n_handed_out;                  /* blocks: another thread may have got what this one waited for */
 	uint64_t debt_bytes;                    /* debt, kind vmm: bytes that go back as soon as they can */
@@ -147,6 +149,28 @@ static inline uint64_t gp_round_cut(const struct gp_pool *pool, uint64_t bytes)
 	return gp_round_up(gp_max(bytes, 1), bytes <= GP_SMALL_MAX ? GP_ALIGN : pool->options.page_bytes);
 }
 
+static inline unsigned gp_block_account(const struct gp_block *block)
+{
+	return atomic_load_explicit(&block->account, memory_order_relaxed);
+}
+
+/* Charge and uncharge the account of a block, if it has one: when the program gets the block, and when it frees it. */
+static inline void gp_pool_charge_account(struct gp_pool *pool, const struct gp_block *block)
+{
+	unsigned account = gp_block_account(block);
+
+	if (gp_unlikely(account))
+		gp_account_charge(gp_account(pool->options.accounts, account), block->size);
+}
+
+static inline void gp_pool_uncharge_account(struct gp_pool *pool, const struct gp_block *block)
+{
+	unsigned account = gp_block_account(block);
+
+	if (gp_unlikely(account))
+		gp_account_uncharge(gp_account(pool->options.accounts, account), block->size);
+}
+
 /* Count the cache's content; called by the kinds. */
 static inline void gp_cached_add(struct gp_pool *pool, struct gp_block *block)
 {
@@ -171,7 +195,8 @@ static inline bool gp_pool_is_any_in_caches_locked(const struct gp_pool *pool)
 
 		if (atomic_load_explicit(&cache->bytes, memory_order_relaxed) ||
 			atomic_load_explicit(&cache->large_bytes, memory_order_relaxed) ||
-			atomic_load_explicit(&cache->stream_bytes, memory_order_relaxed))
+			atomic_load_explicit(&cache->stream_bytes, memory_order_relaxed) ||
+			atomic_load_explicit(&cache->account_bytes, memory_order_relaxed))
 			return true;
 	}
 	return false;

@@ -54,6 +54,7 @@ static struct gp_block_info describe(const struct gp_block *b)
 		.is_mapped = arena != NULL,
 		.is_guard = b->flags & GP_BLOCK_GUARD,
 		.is_of_stream = is_used && (b->flags & GP_BLOCK_STREAM),
+		.account = is_used ? gp_block_account(b) : GP_ACCOUNT_NONE,
 	};
 }
 
@@ -119,12 +120,12 @@ bool gp_pool_try_stats(struct gp_pool *pool, struct gp_stats *ret_stats)
 }
 
 /*
- * The pool counts blocks in stream order as used that threads have cached again. A block that moves from one cache to
- * another meanwhile may be found in both.
+ * Bytes that count for no account. The pool counts blocks in stream order as used that threads have cached again. A
+ * block that moves from one cache to another meanwhile may be found in both.
  */
 static uint64_t used_in_order_locked(const struct gp_pool *pool)
 {
-	uint64_t cached = 0;
+	uint64_t held = pool->stats.stream_bytes - pool->accounted_bytes, cached = 0;
 	const struct gp_list *link;
 
 	gp_list_each(link, &pool->caches) {
@@ -132,7 +133,7 @@ static uint64_t used_in_order_locked(const struct gp_pool *pool)
 
 		cached += atomic_load_explicit(&cache->stream_bytes, memory_order_relaxed);
 	}
-	return pool->stats.stream_bytes - gp_min(cached, pool->stats.stream_bytes);
+	return held - gp_min(cached, held);
 }
 
 struct gp_stream_usage gp_pool_stream_usage(struct gp_pool *pool)
@@ -143,9 +144,10 @@ struct gp_stream_usage gp_pool_stream_usage(struct gp_pool *pool)
 	gp_mutex_lock(&pool->lock);
 	used = used_in_order_locked(pool);
 	usage = (struct gp_stream_usage){
-		.is_any_served = pool->stats.stream_allocs != 0,
+		.is_any_served = pool->is_stream_served,
 		.used_bytes = used,
-		.used_high_bytes = gp_max(pool->stream_high_bytes, used), /* a cache does not raise the mark */
+		/* A block that a cache hands out does not raise the mark. */
+		.used_high_bytes = gp_max(pool->stream_high_bytes, used),
 		.total_bytes = pool->stats.total_bytes,
 		.total_high_bytes = gp_max(pool->total_high_bytes, pool->stats.total_bytes),
 	};
@@ -155,13 +157,9 @@ struct gp_stream_usage gp_pool_stream_usage(struct gp_pool *pool)
 
 void gp_pool_restart_highs(struct gp_pool *pool, bool restarts_stream, bool restarts_total)
 {
-	struct gp_stats counted;
-
 	gp_mutex_lock(&pool->lock);
-	counted = pool->stats;
-	gp_caches_count_locked(pool, &counted);
 	if (restarts_stream)
-		pool->stream_high_bytes = counted.stream_bytes;
+		pool->stream_high_bytes = used_in_order_locked(pool);
 	if (restarts_total)
 		pool->total_high_bytes = pool->stats.total_bytes;
 	gp_mutex_unlock(&pool->lock);

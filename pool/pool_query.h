@@ -18,6 +18,7 @@ struct gp_block_info {
 	bool is_cached, is_mapped; /* free and ready to be handed out; of the kind vmm, not a driver allocation */
 	bool is_guard;             /* cached, but never handed out: the first bytes of a shared segment */
 	bool is_of_stream;         /* used, and allocated in stream order */
+	unsigned account;          /* the account that it counts for; or GP_ACCOUNT_NONE */
 };
 
 /* Describes the block at or around the address. 0 or GP_E_FOREIGN. */
@@ -38,8 +39,9 @@ bool gp_pool_try_stats(struct gp_pool *pool, struct gp_stats *ret_stats);
  * mark that is asked for what it is now.
  */
 struct gp_stream_usage {
-	bool is_any_served; /* the pool has served an allocation in stream order */
-	uint64_t used_bytes, used_high_bytes, total_bytes, total_high_bytes;
+	bool is_any_served;                   /* the pool has served a request in stream order that names no account */
+	uint64_t used_bytes, used_high_bytes; /* without those of accounts, which have their own */
+	uint64_t total_bytes, total_high_bytes;
 };
 struct gp_stream_usage gp_pool_stream_usage(struct gp_pool *pool);
 void gp_pool_restart_highs(struct gp_pool *pool, bool restarts_stream, bool restarts_total);

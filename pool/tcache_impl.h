@@ -49,8 +49,9 @@ struct gp_large {
 
 struct gp_streamed {
 	struct gp_block *block;
-	uint64_t stream; /* on which it was freed */
-	uint64_t size;   /* of the request that it served, rounded to GP_ALIGN */
+	uint64_t stream;  /* on which it was freed */
+	uint64_t size;    /* of the request that it served, rounded to GP_ALIGN */
+	unsigned account; /* for which it counted until then, and will again; or GP_ACCOUNT_NONE */
 };
 
 /* Serial numbers of a thread cache: the last used, the last obtained, and how many in all. */
@@ -218,6 +219,13 @@ static inline void gp_tcache_add_hits(const struct gp_tcache *tc, struct gp_stat
 	stats->hits += gp_serials_used(&tc->serials) + streamed;
 	stats->steps[GP_STEP_cache].count += gp_serials_used(&tc->serials) + streamed;
 	stats->stream_allocs += streamed;
+}
+
+/* Returns the bytes held in blocks that were freed in stream order. */
+static inline uint64_t gp_tcache_streamed_bytes(const struct gp_tcache *tc)
+{
+	return atomic_load_explicit(&tc->cache.stream_bytes, memory_order_relaxed) +
+	       atomic_load_explicit(&tc->cache.account_bytes, memory_order_relaxed);
 }
 
 /* Hands out a block that was taken from the cache. serials: of the cache. */

@@ -92,7 +92,7 @@ bool gp_tcache_spill(struct gp_tcache *tc, struct gp_bin *bin)
 /* Counts the blocks freed in stream order as pending. */
 static void count_streamed(const struct gp_tcache *tc, struct gp_stats *stats)
 {
-	uint64_t bytes = atomic_load_explicit(&tc->cache.stream_bytes, memory_order_relaxed);
+	uint64_t bytes = gp_tcache_streamed_bytes(tc);
 
 	stats->used_bytes -= bytes;
 	stats->stream_bytes -= bytes;
@@ -145,6 +145,7 @@ static void tcache_drop_locked(struct gp_cache *cache)
 	atomic_store_explicit(&tc->cache.bytes, 0, memory_order_relaxed);
 	atomic_store_explicit(&tc->cache.large_bytes, 0, memory_order_relaxed);
 	atomic_store_explicit(&tc->cache.stream_bytes, 0, memory_order_relaxed);
+	atomic_store_explicit(&tc->cache.account_bytes, 0, memory_order_relaxed);
 	tc->requested = 0;
 	tc->n_large = tc->n_streamed = 0;
 }

@@ -4,7 +4,7 @@
 /*
  * Blocks that a thread has freed in stream order and will soon allocate again on the same stream. They need no fence:
  * the work of the next owner follows that of the last one on the stream. So a pair of an allocation and a free takes
- * no lock of the pool. Both must be made by the same thread, for the same size, on the same stream.
+ * no lock of the pool. Both must be made by the same thread, for the same size and account, on the same stream.
  *
  * A block leaves the cache with all other blocks of thread caches, before the pool grows (caches.h), or when the cache
  * is full and a newer block comes. Large blocks also leave it when the thread asks for a large block of another size or
@@ -39,28 +39,35 @@ static uint64_t key_of(uint64_t addr)
 	return addr | 1;
 }
 
+/* Counts a block that comes, or goes with the negative of its size. */
+static void count(struct gp_tcache *tc, const struct gp_block *block, uint64_t bytes)
+{
+	gp_tcache_count(gp_block_account(block) ? &tc->cache.account_bytes : &tc->cache.stream_bytes, bytes);
+}
+
 /* Takes an entry out, and keeps the order of the others. */
 static struct gp_block *take_nth_locked(struct gp_tcache *tc, unsigned n)
 {
 	struct gp_block *b = tc->streamed[n].block;
 
+	count(tc, b, -b->size);
 	tc->n_streamed--;
 	if (gp_unlikely(n != tc->n_streamed))
 		memmove(&tc->streamed[n], &tc->streamed[n + 1], (tc->n_streamed - n) * sizeof(tc->streamed[0]));
-	gp_tcache_count(&tc->cache.stream_bytes, -b->size);
 	return b;
 }
 
 /* Returns the newest block that fits, or NULL. */
-static struct gp_block *take_locked(struct gp_tcache *tc, uint64_t size, uint64_t stream)
+static struct gp_block *take_locked(struct gp_tcache *tc, uint64_t size, uint64_t stream, unsigned account)
 {
 	for (unsigned n = tc->n_streamed; n--;)
-		if (tc->streamed[n].size == size && tc->streamed[n].stream == stream)
+		if (tc->streamed[n].size == size && tc->streamed[n].stream == stream &&
+			tc->streamed[n].account == account)
 			return take_nth_locked(tc, n);
 	return NULL;
 }
 
-uint64_t gp_tcache_take_on(struct gp_tcache *tc, uint64_t bytes, uint64_t stream, uint32_t module)
+uint64_t gp_tcache_take_on(struct gp_tcache *tc, uint64_t bytes, uint64_t stream, uint32_t module, unsigned account)
 {
 	uint64_t size = size_of(bytes);
 	struct gp_claim_token token;
@@ -68,11 +75,12 @@ uint64_t gp_tcache_take_on(struct gp_tcache *tc, uint64_t bytes, uint64_t stream
 
 	if (gp_unlikely(!bytes || !gp_ownlock_enter_if_open(&tc->cache.lock)))
 		return 0;
-	b = take_locked(tc, size, stream);
+	b = take_locked(tc, size, stream, account);
 	if (gp_unlikely(!b)) {
 		gp_ownlock_leave(&tc->cache.lock);
 		return 0;
 	}
+	gp_pool_charge_account(tc->pool, b);
 	token = gp_tcache_hand_out_as(tc, b, bytes, module, &tc->stream_serials);
 	gp_ownlock_leave(&tc->cache.lock);
 	gp_tcache_remember(tc, &token, key_of(token.addr), size);
@@ -85,12 +93,14 @@ static void add_locked(struct gp_tcache *tc, struct gp_block *block, uint64_t st
 	block->seq =
 		gp_fence_started(tc->fence); /* the stream may still use the block, so an earlier fence does not do */
 	tc->requested -= gp_block_requested(block);
+	gp_pool_uncharge_account(tc->pool, block);
 	tc->streamed[tc->n_streamed++] = (struct gp_streamed){
 		.block = block,
 		.stream = stream,
 		.size = size_of(gp_block_requested(block)),
+		.account = gp_block_account(block),
 	};
-	gp_tcache_count(&tc->cache.stream_bytes, block->size);
+	count(tc, block, block->size);
 }
 
 /*
@@ -99,7 +109,7 @@ static void add_locked(struct gp_tcache *tc, struct gp_block *block, uint64_t st
  */
 static inline bool has_room_locked(const struct gp_tcache *tc, uint64_t size)
 {
-	uint64_t bytes = atomic_load_explicit(&tc->cache.stream_bytes, memory_order_relaxed);
+	uint64_t bytes = gp_tcache_streamed_bytes(tc);
 
 	return tc->n_streamed < GP_TCACHE_STREAMED && bytes + size <= gp_pool_pending_max(tc->pool) &&
 	       gp_tcache_can_pool_grow(tc) && gp_tcache_is_open_locked(tc);
@@ -148,7 +158,6 @@ bool gp_tcache_put_on(struct gp_tcache *tc, uint64_t addr, uint64_t stream)
 static unsigned flush_oldest_locked(struct gp_tcache *tc, unsigned n, uint64_t least)
 {
 	unsigned n_kept = 0;
-	uint64_t bytes = 0;
 
 	for (unsigned i = 0; i < n; i++) {
 		struct gp_block *b = tc->streamed[i].block;
@@ -158,12 +167,11 @@ static unsigned flush_oldest_locked(struct gp_tcache *tc, unsigned n, uint64_t l
 			continue;
 		}
 		tc->requested += gp_block_requested(b); /* offsets what the pool subtracts: the free did so, too */
-		bytes += b->size;
+		count(tc, b, -b->size);
 		gp_pool_queue_locked(tc->pool, b, true, tc->streamed[i].stream);
 	}
 	tc->n_streamed -= n - n_kept;
 	memmove(&tc->streamed[n_kept], &tc->streamed[n], (tc->n_streamed - n_kept) * sizeof(tc->streamed[0]));
-	gp_tcache_count(&tc->cache.stream_bytes, -bytes);
 	return n - n_kept;
 }
 
@@ -204,15 +212,15 @@ static bool has_large(struct gp_tcache *tc)
 	return is_any;
 }
 
-uint64_t gp_tcache_alloc_on(struct gp_tcache *tc, uint64_t bytes, uint64_t stream, uint32_t module)
+uint64_t gp_tcache_alloc_on(struct gp_tcache *tc, uint64_t bytes, uint64_t stream, uint32_t module, unsigned account)
 {
-	uint64_t addr = gp_tcache_take_on(tc, bytes, stream, module);
+	uint64_t addr = gp_tcache_take_on(tc, bytes, stream, module, account);
 
 	if (gp_likely(addr))
 		return addr;
 	if (bytes > GP_SMALL_MAX && has_large(tc))
 		(void)spill(tc, true);
-	return gp_pool_take_on(tc->pool, bytes, stream, module);
+	return gp_pool_take_on(tc->pool, bytes, stream, module, account);
 }
 
 /*

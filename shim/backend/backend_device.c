@@ -453,6 +453,7 @@ static int pool_new(struct gp_context *context, enum gp_kind kind, uint64_t gran
 		.backend = {.ops = &device_ops, .arg = context, .work = gp_backend_submissions(kind)},
 		.map = &gp_state.device_map,
 		.budget = &device->budget,
+		.accounts = &device->accounts,
 		.granule = granule,
 		.page_bytes = gp_min(gp_state_page_bytes(), granule),
 		.reserve_bytes = gp_state.config.reserve_bytes,

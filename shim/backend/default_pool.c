@@ -3,7 +3,6 @@
 
 #include "default_pool.h"
 
-#include "pool/pool_control.h"
 #include "shim/driver/driver_table.h"
 
 static _Atomic uint64_t n_questions;
@@ -131,75 +130,4 @@ struct gp_device *gp_default_pool_note_access(CUmemoryPool pool, const CUmemAcce
 			note_access(device, &access[k]);
 	}
 	return found;
-}
-
-struct walk {
-	const struct gp_device *device;
-	struct gp_default_pool_usage usage;
-	bool is_any_served; /* the pools have served an allocation in stream order */
-	bool restarts_used, restarts_reserved;
-	uint64_t want;
-	void (*fn)(void *arg, struct gp_pool *pool);
-};
-
-static void walk_context(void *arg, struct gp_context *context)
-{
-	const struct walk *walk = arg;
-
-	if (context->device == walk->device)
-		gp_context_each_pool(context, walk->fn, arg);
-}
-
-static void add_usage(void *arg, struct gp_pool *pool)
-{
-	struct gp_stream_usage usage = gp_pool_stream_usage(pool);
-	struct walk *walk = arg;
-
-	walk->is_any_served |= usage.is_any_served;
-	walk->usage.used_bytes += usage.used_bytes;
-	walk->usage.used_high_bytes += usage.used_high_bytes;
-	walk->usage.reserved_bytes += usage.total_bytes;
-	walk->usage.reserved_high_bytes += usage.total_high_bytes;
-}
-
-struct gp_default_pool_usage gp_default_pool_usage(const struct gp_device *device)
-{
-	struct walk walk = {.device = device, .fn = add_usage};
-
-	gp_context_each(walk_context, &walk);
-	return walk.is_any_served ? walk.usage : (struct gp_default_pool_usage){0};
-}
-
-static void restart_highs(void *arg, struct gp_pool *pool)
-{
-	const struct walk *walk = arg;
-
-	gp_pool_restart_highs(pool, walk->restarts_used, walk->restarts_reserved);
-}
-
-void gp_default_pool_restart_highs(const struct gp_device *device, bool restarts_used, bool restarts_reserved)
-{
-	struct walk walk = {
-		.device = device,
-		.restarts_used = restarts_used,
-		.restarts_reserved = restarts_reserved,
-		.fn = restart_highs,
-	};
-
-	gp_context_each(walk_context, &walk);
-}
-
-static void trim(void *arg, struct gp_pool *pool)
-{
-	struct walk *walk = arg;
-
-	if (walk->want)
-		walk->want -= gp_min(walk->want, gp_pool_trim(pool, walk->want));
-}
-
-void gp_default_pool_trim(const struct gp_device *device, uint64_t want)
-{
-	struct walk walk = {.device = device, .want = want, .fn = trim};
-
-	gp_context_each(walk_context, &walk);
 }

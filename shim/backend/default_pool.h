@@ -4,8 +4,8 @@
 
 /*
  * The driver's default pool of each device, in whose place gpupool serves allocations in stream order (GPUPOOL_ASYNC).
- * Calls that concern other pools stay with the driver. So do those of a device whose default pool the program has
- * opened to other devices: memory of cuMemAlloc cannot be opened one device at a time.
+ * Calls of a device whose default pool the program has opened to other devices stay with the driver: memory of
+ * cuMemAlloc cannot be opened one device at a time. hooks/made_pool.h has the pools that the program has made.
  */
 
 #include "async_left.h"
@@ -50,19 +50,3 @@ static inline bool gp_default_pool_is_open_to(const struct gp_device *owner, CUd
 	return device >= 0 && device < GP_DEVICES_MAX &&
 	       atomic_load(&owner->default_pool_is_open_to) >> (unsigned)device & 1;
 }
-
-/*
- * The counters of all pools of the device, as attributes of its default pool show them. All are 0 until a pool has
- * served an allocation in stream order: the default pool of a program that only calls cudaMalloc is empty.
- */
-struct gp_default_pool_usage {
-	uint64_t used_bytes, used_high_bytes;         /* allocated in stream order */
-	uint64_t reserved_bytes, reserved_high_bytes; /* taken from the driver */
-};
-struct gp_default_pool_usage gp_default_pool_usage(const struct gp_device *device);
-
-/* Restarts the high-water marks of used or of reserved bytes. */
-void gp_default_pool_restart_highs(const struct gp_device *device, bool restarts_used, bool restarts_reserved);
-
-/* Gives back cached memory of the device's pools, until that many bytes are on their way or no more is cached. */
-void gp_default_pool_trim(const struct gp_device *device, uint64_t want);

@@ -10,9 +10,9 @@
 #include "shim/context/context.h"
 
 /*
- * Access of a device to the memory that gpupool serves in place of a default pool (hook_async.c) is that of its primary
- * context to the owner's memory. The program has not enabled it, and does not know of it: access is open in addition to
- * what the program enables.
+ * Access of a device to the memory that gpupool serves in place of the driver's pools (hook_async.c) is that of its
+ * primary context to the owner's memory. The program has not enabled it, and does not know of it: access is open in
+ * addition to what the program enables.
  */
 void gp_peer_access_opened(CUcontext accessor, CUdevice device, CUcontext owner);
 bool gp_peer_access_is_open(CUcontext accessor, CUcontext owner);

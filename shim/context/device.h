@@ -4,6 +4,7 @@
 
 /* The devices that the process uses, with the limit of each. */
 
+#include "pool/account.h"
 #include "shim/base/state.h"
 #include "shim/driver/cuda_abi.h"
 
@@ -28,6 +29,8 @@ struct gp_device {
 	_Atomic(CUmemoryPool) default_pool;         /* the driver's, once it was asked for (backend/default_pool.c) */
 	_Atomic bool is_default_pool_replaced, is_default_pool_shared;
 	_Atomic uint64_t default_pool_is_open_to; /* a bit for each device that has access to the default pool */
+	_Atomic uint64_t made_pools_are_open_to;  /* likewise, to memory of a pool that the program has made */
+	struct gp_accounts accounts;              /* of such pools (hooks/made_pool.h) */
 };
 
 /* Takes the limits from the settings. To be called once the settings have been read. */

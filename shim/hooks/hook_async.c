@@ -2,10 +2,10 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Allocations in stream order, and the driver's pools. The pool serves what the device's default pool would. The driver
- * serves everything else: other pools, captures, streams of another context than the current one, contexts that are not
- * primary (their memory would end with them, and the driver's does not), and what cannot be kept. Such memory is
- * counted.
+ * Allocations in stream order, and the driver's pools. The pool serves what the device's default pool would, and plain
+ * pools that the program has made (made_pool.h). The driver serves everything else: other pools, captures, streams of
+ * another context than the current one, contexts that are not primary (their memory would end with them, and the
+ * driver's does not), and what cannot be kept. Such memory is counted.
  *
  * The pool hands out memory that the stream's later work may use: memory that no work uses or for which all later work
  * of the context waits, or memory that the program has freed on the same stream (hook_memory.c). The fast path is in
@@ -14,11 +14,11 @@
  * hook_memory.c has the frees.
  */
 
-#include <stdlib.h>
-
 #include "hook_memory.h"
 #include "hook_peer.h"
+#include "made_pool.h"
 #include "shim/backend/default_pool.h"
+#include "shim/backend/driver_pool.h"
 #include "shim/backend/foreign_free.h"
 #include "shim/context/driver_call.h"
 #include "shim/context/libraries.h"
@@ -31,40 +31,14 @@
 #include "shim/process.h"
 #include "unpooled_alloc.h"
 
-/* Pools that the program has made with cuMemPoolCreate, and the devices of their memory. */
-static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF);
-static struct made {
-	CUmemoryPool pool;
-	int device; /* GP_UNPOOLED_HOST: host; GP_UNPOOLED_CURRENT: not specified */
-} * made;
-static _Atomic unsigned n_made; /* written with the lock */
-static unsigned n_room;
-
 CUresult hook_cuMemPoolCreate(CUmemoryPool *pool, const void *properties)
 {
-	const struct gp_memory_head *place = properties;
 	CUresult r = gp_real.cuMemPoolCreate(pool, properties);
-	int device = GP_UNPOOLED_HOST;
 
 	if (r)
 		return r;
-	if (place->location_type == CU_MEM_LOCATION_TYPE_DEVICE)
-		device = place->location_id;
-	else if (place->location_type == CU_MEM_LOCATION_TYPE_INVALID)
-		device = GP_UNPOOLED_CURRENT;
-	gp_mutex_lock(&lock);
-	if (n_made == n_room) {
-		unsigned room = n_room ? n_room * 2 : 16;
-		struct made *more = realloc(made, room * sizeof(*more));
-
-		if (more) {
-			made = more;
-			n_room = room;
-		}
-	}
-	if (n_made < n_room)
-		made[n_made++] = (struct made){*pool, device};
-	gp_mutex_unlock(&lock);
+	gp_process_start();
+	gp_made_pool_add(*pool, properties);
 	return r;
 }
 
@@ -76,11 +50,7 @@ CUresult hook_cuMemPoolDestroy(CUmemoryPool pool)
 {
 	CUresult r;
 
-	gp_mutex_lock(&lock);
-	for (unsigned i = n_made; i-- > 0;)
-		if (made[i].pool == pool)
-			made[i] = made[--n_made];
-	gp_mutex_unlock(&lock);
+	gp_made_pool_remove(pool);
 	r = gp_real.cuMemPoolDestroy(pool);
 	if (!r && gp_state.config.is_async_pooled)
 		gp_default_pool_note_destroyed();
@@ -97,22 +67,6 @@ static int device_of_default_pool(CUmemoryPool pool)
 			if (!gp_real.cuDeviceGetDefaultMemPool(&known, i) && known == pool)
 				return i;
 	return GP_UNPOOLED_CURRENT;
-}
-
-/* Returns true if the program has made the pool, and stores its device. */
-static bool is_made(CUmemoryPool pool, int *ret_device)
-{
-	bool is = false;
-
-	if (!atomic_load_explicit(&n_made, memory_order_relaxed))
-		return false;
-	gp_mutex_lock(&lock);
-	for (unsigned i = 0; i < n_made && !is; i++) {
-		is = made[i].pool == pool;
-		*ret_device = made[i].device;
-	}
-	gp_mutex_unlock(&lock);
-	return is;
 }
 
 /* The stream's device, which need not be the current context's. */
@@ -144,13 +98,13 @@ struct async {
 	CUresult (*from_device)(CUdeviceptr *, size_t, CUstream);
 	CUresult (*from_pool)(CUdeviceptr *, size_t, CUmemoryPool, CUstream);
 	bool is_pool_made; /* the pool is one that the program has made */
-	int device;        /* that pool's */
+	struct gp_made_pool made;
 };
 
 static int device_of(const struct async *a)
 {
 	if (a->is_pool_made)
-		return a->device;
+		return a->made.device;
 	return a->from_pool ? device_of_default_pool(a->pool) : device_of_stream(a->stream);
 }
 
@@ -222,6 +176,8 @@ static enum gp_async_left why_left_in(const struct gp_context *context, const st
 		return gp_context_backend_is(context, GP_CONFIG_BACKEND_DEVICE) ? GP_ASYNC_LEFT_CREATED_CONTEXT
 										: GP_ASYNC_LEFT_BACKEND;
 	}
+	if (a->is_pool_made)
+		return a->made.device == context->device->index ? a->made.left : GP_ASYNC_LEFT_OTHER_POOL;
 	return gp_default_pool_why_left(context->device, a->pool, !a->from_pool);
 }
 
@@ -248,12 +204,14 @@ static enum gp_async_left why_left_at(const struct async *a, const struct place 
  * Allocates from what was freed on the stream. The fast path does not try this once the process has several contexts
  * (GP_SLOW_PATH_CURRENT), but frees go there. Returns the address, or 0.
  */
-static uint64_t take_freed(const struct place *place, uint64_t bytes, uint64_t stream, uint32_t module)
+static uint64_t take_freed(
+	const struct place *place, uint64_t bytes, uint64_t stream, uint32_t module, unsigned account)
 {
 	unsigned others = GP_SLOW_PATH_TO_ALLOC & ~(unsigned)GP_SLOW_PATH_CURRENT;
 
-	return place->tcache && !gp_slow_path_is_any(others) ? gp_tcache_alloc_on(place->tcache, bytes, stream, module)
-							     : 0;
+	if (!place->tcache || gp_slow_path_is_any(others))
+		return 0;
+	return gp_tcache_alloc_on(place->tcache, bytes, stream, module, account);
 }
 
 /* Allocates at the place. Returns GP_ASYNC_LEFT_NONE, or why the driver must be called. */
@@ -269,11 +227,12 @@ static enum gp_async_left alloc_at(struct async *a, const struct place *place, C
 	if (gp_unlikely(why))
 		return why;
 	options.stream = stream.number;
+	options.account = a->made.account;
 	gp_stream_order_watch();
 	if (stream.is_legacy)
 		gp_side_note_work(GP_SIDE_LEGACY);
 	*ret_r = CUDA_SUCCESS;
-	addr = take_freed(place, a->bytes, stream.number, options.module);
+	addr = take_freed(place, a->bytes, stream.number, options.module, options.account);
 	if (addr) {
 		*a->ptr = addr;
 		return GP_ASYNC_LEFT_NONE;
@@ -302,9 +261,9 @@ static enum gp_async_left alloc_pooled(struct async *a, CUresult *ret_r)
 		return why;
 	if (gp_unlikely(!a->ptr || !a->bytes))
 		return GP_ASYNC_LEFT_INVALID;
-	/* So a program with pools of its own makes no driver call more. */
-	if (a->is_pool_made)
-		return GP_ASYNC_LEFT_OTHER_POOL;
+	/* So a program with such pools makes no driver call more. */
+	if (a->made.left)
+		return a->made.left;
 	gp_libraries_see();
 	gp_foreign_poll();
 	why = find_place(&place) ? alloc_at(a, &place, ret_r) : GP_ASYNC_LEFT_NO_CONTEXT;
@@ -329,7 +288,7 @@ static bool alloc_at_once(const struct async *a)
 		return false;
 	if (stream.is_legacy)
 		gp_side_note_work(GP_SIDE_LEGACY);
-	addr = gp_tcache_alloc_on(slot->tcache, a->bytes, stream.number, gp_module_now());
+	addr = gp_tcache_alloc_on(slot->tcache, a->bytes, stream.number, gp_module_now(), a->made.account);
 	if (addr)
 		*a->ptr = addr;
 	return addr != 0;
@@ -340,8 +299,8 @@ static CUresult alloc_async(struct async *a)
 	enum gp_async_left why;
 	CUresult r = CUDA_SUCCESS;
 
-	a->is_pool_made = a->from_pool && is_made(a->pool, &a->device);
-	if (!a->is_pool_made && alloc_at_once(a))
+	a->is_pool_made = a->from_pool && gp_made_pool_ask(a->pool, &a->made);
+	if (!a->made.left && alloc_at_once(a))
 		return CUDA_SUCCESS;
 	why = alloc_pooled(a, &r);
 	if (gp_likely(!why))
@@ -390,38 +349,52 @@ CUresult hook_cuMemSetMemPool(void *location, int type, CUmemoryPool pool)
 	return r;
 }
 
-/* From now on the driver serves this default pool. Memory of it from before has to be as open as the driver's. */
+/* From now on the driver serves this pool. Memory of it from before has to be as open as the driver's. */
 CUresult hook_cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *access, size_t n)
 {
 	CUresult r = gp_real.cuMemPoolSetAccess(pool, access, n);
 	struct gp_device *owner = NULL;
 
 	if (!r && gp_state.config.is_async_pooled)
+		owner = gp_made_pool_note_access(pool, access, n);
+	if (!r && gp_state.config.is_async_pooled && !owner)
 		owner = gp_default_pool_note_access(pool, access, n);
 	for (CUdevice device = 0; owner && device < GP_DEVICES_MAX; device++)
 		gp_peer_open_pools(device);
 	return r;
 }
 
-/* Returns the device if gpupool serves allocations in place of this pool, or NULL. */
-static struct gp_device *served_device(CUmemoryPool pool)
+/*
+ * Returns the device if gpupool serves allocations in place of this pool, or has done so, and stores the account. NULL:
+ * the driver's answers are those of the pool.
+ */
+static struct gp_device *served_device(CUmemoryPool pool, unsigned *ret_account)
 {
-	return gp_state.config.is_async_pooled ? gp_default_pool_device(pool) : NULL;
+	struct gp_made_pool made;
+
+	*ret_account = GP_ACCOUNT_NONE;
+	if (!gp_state.config.is_async_pooled)
+		return NULL;
+	if (!gp_made_pool_find(pool, &made))
+		return gp_default_pool_device(pool);
+	*ret_account = made.account;
+	return made.is_asked ? gp_device_if_used(made.device) : NULL;
 }
 
-/* A default pool has what the driver holds for it and what gpupool holds. */
+/* Such a pool has what the driver holds for it and what gpupool holds. */
 CUresult hook_cuMemPoolGetAttribute(CUmemoryPool pool, int attribute, void *value)
 {
 	CUresult r = gp_real.cuMemPoolGetAttribute(pool, attribute, value);
-	struct gp_default_pool_usage usage;
+	struct gp_driver_pool_usage usage;
 	struct gp_device *device;
+	unsigned account;
 
 	if (r || attribute < CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT || attribute > CU_MEMPOOL_ATTR_USED_MEM_HIGH)
 		return r;
-	device = served_device(pool);
+	device = served_device(pool, &account);
 	if (!device)
 		return r;
-	usage = gp_default_pool_usage(device);
+	usage = gp_driver_pool_usage(device, account);
 	switch (attribute) {
 	case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
 		*(uint64_t *)value += usage.reserved_bytes;
@@ -444,23 +417,25 @@ CUresult hook_cuMemPoolSetAttribute(CUmemoryPool pool, int attribute, void *valu
 	CUresult r = gp_real.cuMemPoolSetAttribute(pool, attribute, value);
 	bool is_used = attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH;
 	bool is_reserved = attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH;
-	struct gp_device *device = !r && (is_used || is_reserved) ? served_device(pool) : NULL;
+	unsigned account = GP_ACCOUNT_NONE;
+	struct gp_device *device = !r && (is_used || is_reserved) ? served_device(pool, &account) : NULL;
 
 	if (device)
-		gp_default_pool_restart_highs(device, is_used, is_reserved);
+		gp_driver_pool_restart_highs(device, account, is_used, is_reserved);
 	return r;
 }
 
 CUresult hook_cuMemPoolTrimTo(CUmemoryPool pool, size_t keep_bytes)
 {
 	CUresult r = gp_real.cuMemPoolTrimTo(pool, keep_bytes);
-	struct gp_device *device = r ? NULL : served_device(pool);
-	uint64_t own = device ? gp_default_pool_usage(device).reserved_bytes : 0, reserved = 0;
+	unsigned account = GP_ACCOUNT_NONE;
+	struct gp_device *device = r ? NULL : served_device(pool, &account);
+	uint64_t own = device ? gp_driver_pool_usage(device, account).reserved_bytes : 0, reserved = 0;
 
 	if (!own || gp_real.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved))
 		return r;
 	reserved += own;
 	if (reserved > keep_bytes)
-		gp_default_pool_trim(device, reserved - keep_bytes);
+		gp_driver_pool_trim(device, reserved - keep_bytes);
 	return r;
 }

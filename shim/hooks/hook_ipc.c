@@ -80,7 +80,7 @@ CUresult hook_cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr ptr)
 	gp_context_settle(&gp_state.device_map, ptr);
 	if (!handle || gp_debug_info(&gp_state.device_map, ptr, &info))
 		return gp_real.cuIpcGetMemHandle(handle, ptr);
-	/* Memory of a default pool has no legacy handles. */
+	/* Memory of a pool of the driver has no legacy handles. */
 	if (!info.is_used || info.is_of_stream)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (info.is_mapped)

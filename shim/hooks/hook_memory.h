@@ -69,8 +69,8 @@ static inline int hit_cuMemFree_v2(CUdeviceptr ptr)
 
 /*
  * True if gpupool may serve allocations in stream order in this context: it does in primary contexts, in place of the
- * default pool. Every context of the device may use memory of the driver's pools, but not that of cuMemAlloc in another
- * context, and such memory must not end with a context that the program has created.
+ * driver's pools. Every context of the device may use memory of those, but not that of cuMemAlloc in another context,
+ * and such memory must not end with a context that the program has created.
  */
 static inline bool gp_memory_serves_streams(const struct gp_context *context)
 {
@@ -96,7 +96,7 @@ static inline int gp_memory_take_on(const struct gp_thread_cache *slot, CUdevice
 				&gp_thread_self->streams, handle, is_per_thread, slot->context->handle, &stream) ||
 			stream.ctx != slot->context->handle))
 		return -ENOENT;
-	addr = gp_tcache_take_on(slot->tcache, bytes, stream.number, module);
+	addr = gp_tcache_take_on(slot->tcache, bytes, stream.number, module, GP_ACCOUNT_NONE);
 	if (gp_unlikely(!addr))
 		return -ENOENT;
 	if (stream.is_legacy)

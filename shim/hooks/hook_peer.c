@@ -9,6 +9,7 @@
 
 #include "hook_peer.h"
 #include "shim/backend/async.h"
+#include "made_pool.h"
 #include "shim/backend/default_pool.h"
 #include "shim/backend/peer_access.h"
 #include "shim/base/log.h"
@@ -172,7 +173,7 @@ static CUresult open_to(CUcontext accessor, struct gp_context *owner)
 	return r == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED ? CUDA_SUCCESS : r;
 }
 
-/* Opens the memory that gpupool has served in place of the owner's default pool. */
+/* Opens the memory that gpupool has served in place of the driver's pools of the owner. */
 static void open_pool(const struct gp_device *owner, CUdevice device)
 {
 	CUcontext handle = gp_context_seen_as_primary(owner->index);
@@ -189,8 +190,8 @@ static void open_pool(const struct gp_device *owner, CUdevice device)
 			set_access(handle, device, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 		} else if (r != CUDA_ERROR_CONTEXT_IS_DESTROYED) {
 			gp_log(GP_LOG_WARN,
-				"device %d cannot reach what the program has allocated from the default pool of device "
-				"%d so far (driver error %d): use GPUPOOL_ASYNC=off",
+				"device %d cannot reach what the program has allocated from pools of device %d so far "
+				"(driver error %d): use GPUPOOL_ASYNC=off",
 				device, owner->index, r);
 		}
 	}
@@ -202,7 +203,7 @@ void gp_peer_open_pools(CUdevice device)
 	for (int i = 0; i < GP_DEVICES_MAX; i++) {
 		const struct gp_device *owner = gp_device_if_used(i);
 
-		if (owner && gp_default_pool_is_open_to(owner, device))
+		if (owner && (gp_default_pool_is_open_to(owner, device) || gp_made_pools_are_open_to(owner, device)))
 			open_pool(owner, device);
 	}
 }

@@ -12,6 +12,7 @@
  */
 
 #include "shim/backend/backend_supply.h"
+#include "made_pool.h"
 #include "shim/backend/default_pool.h"
 #include "shim/backend/pointer_answers.h"
 #include "shim/backend/sleep.h"
@@ -250,13 +251,15 @@ static CUcontext owner_of(const struct gp_block_info *info)
 }
 
 /* Returns the pool that the program takes a block that it allocated in stream order to be from. */
-static CUmemoryPool default_pool_at(CUdeviceptr ptr)
+static CUmemoryPool pool_at(const struct gp_block_info *info)
 {
-	struct gp_pool *pool = gp_addrmap_pool_of(&gp_state.device_map, ptr);
-	CUmemoryPool handle = pool ? gp_default_pool(((struct gp_context *)gp_pool_owner(pool))->device) : NULL;
+	struct gp_pool *pool = gp_addrmap_pool_of(&gp_state.device_map, info->addr);
+	const struct gp_device *device = pool ? ((struct gp_context *)gp_pool_owner(pool))->device : NULL;
 
 	gp_pool_put(pool);
-	return handle;
+	if (!device)
+		return NULL;
+	return info->account ? gp_made_pool_of(device->index, info->account) : gp_default_pool(device);
 }
 
 /* Memory that is in the host for a while is device memory to the program. */
@@ -294,7 +297,7 @@ static void answer_attribute(void *data, int attribute, const struct gp_block_in
 		break;
 	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
 		/* A pool that gpupool made is not the program's. */
-		*(CUmemoryPool *)data = info->is_of_stream ? default_pool_at(info->addr) : NULL;
+		*(CUmemoryPool *)data = info->is_of_stream ? pool_at(info) : NULL;
 		break;
 	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
 		*(CUdeviceptr *)data = info->addr;

@@ -582,6 +582,19 @@ static void end_turn(void)
 		pthread_mutex_unlock(&turn);
 }
 
+/* A pool from which the threads allocate by turns with the default pool. */
+static CUmemoryPool made_pool;
+
+static CUdeviceptr take_by_turns(unsigned nth, size_t bytes, CUstream stream)
+{
+	CUdeviceptr ptr = 0;
+
+	if (nth % 2)
+		return take(bytes, stream);
+	APP_MUST(cuMemAllocFromPoolAsync(&ptr, bytes, made_pool, stream));
+	return ptr;
+}
+
 static void *work_in_thread(void *arg)
 {
 	enum { HELD = 6 };
@@ -611,7 +624,7 @@ static void *work_in_thread(void *arg)
 		held[k].bytes = 4 * KIB << app_random(&random) % 8;
 		held[k].value = i + 100;
 		held[k].stream = stream;
-		held[k].ptr = take(held[k].bytes, stream);
+		held[k].ptr = take_by_turns(i, held[k].bytes, stream);
 		app_fill(stream, held[k].ptr, 4 * KIB, held[k].value);
 		end_turn();
 	}
@@ -695,7 +708,6 @@ static void in_threads(void *(*work)(void *number))
 	unsigned numbers[THREADS];
 	uint64_t wrong;
 
-	app_start();
 	wrong_words = app_alloc(sizeof(wrong));
 	APP_MUST(cuMemsetD32_v2(wrong_words, 0, sizeof(wrong) / 4));
 	APP_MUST(cuCtxSynchronize());
@@ -734,14 +746,26 @@ static bool is_pooled(void)
 
 static void threads(void)
 {
+	const CUmemPoolProps properties = {
+		.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0},
+	};
+	uint64_t used = 1;
+
 	takes_turns = !is_pooled();
 	pthread_barrier_init(&all_submitted, NULL, THREADS + 1);
 	pthread_barrier_init(&all_done, NULL, THREADS + 1);
+	app_start();
+	APP_MUST(cuMemPoolCreate(&made_pool, &properties));
 	in_threads(work_in_thread);
+	APP_MUST(cuMemPoolGetAttribute(made_pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));
+	app_say("used at the end", "%d", (int)used);
+	app_say("used of the default pool", "%d", (int)pool_attribute(CU_MEMPOOL_ATTR_USED_MEM_CURRENT));
 }
 
 static void exchange(void)
 {
+	app_start();
 	in_threads(exchange_in_thread);
 }
 

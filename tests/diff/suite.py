@@ -226,6 +226,7 @@ NEEDS = {
         # The record of an event is a barrier of its stream, as on an H100.
         Needs(name="recorded", env={"SIMGPU_RECORDS_ARE_OPERATIONS": "1"}, configs=("split", "vmm")),
     ),
+    "made_pools": (Needs(configs=(*USUAL_NAMES, "asyncoff")),),
     "stream": (Needs(), Needs(name="old", env=OLD), async_off()),
     # "gone": exit handlers run after the simulated driver has shut down, which a real driver never does.
     "exit": (Needs(), Needs(name="gone", env={"SIMGPU_DEINIT_AT_EXIT": "1"})),

@@ -83,7 +83,7 @@ SECTIONS = (
     Section("Allocations in stream order", ("async", "async-pytorch", "async-cupy", "async-jax", "async-rmm", "async-memory"),
             "`cudaMallocAsync` and `cudaFreeAsync` from the driver's default pool (raw), and from gpupool: nanoseconds of a pair, "
             "or of a step of a program. A machine drifts by up to 30 % within minutes, so the times of programs are compared by the ratio of runs that took turns. "
-            "*RMM step* allocates from a pool that RMM makes, which the driver serves also under gpupool."),
+            "*RMM step* allocates from a pool that RMM makes, which the driver served also under gpupool at that commit."),
     Section("Several threads", ("threads",),
             "Nanoseconds of a pair as each thread sees it: wall time, times threads, over pairs.",
             "threads.svg", "Time of a pair of malloc and free by allocator, with 16 threads"),

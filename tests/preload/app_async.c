@@ -10,6 +10,7 @@
 
 #include "api/gpupool.h"
 #include "app_driver.h"
+#include "pool/account.h"
 #include "tests/sim/abi.h"
 
 enum { LOOPS = 200 };
@@ -676,16 +677,19 @@ static void other_context(void)
 	by_driver(stream);
 }
 
-static CUmemoryPool new_pool(void)
+static CUmemoryPool new_pool_as(CUmemPoolProps properties)
 {
-	const CUmemPoolProps properties = {
-		.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-		.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0},
-	};
 	CUmemoryPool pool = NULL;
 
+	properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+	properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
 	APP_MUST(cuMemPoolCreate(&pool, &properties));
 	return pool;
+}
+
+static CUmemoryPool new_pool(void)
+{
+	return new_pool_as((CUmemPoolProps){0});
 }
 
 static void chosen_pool(void)
@@ -737,7 +741,60 @@ static void named_pool(void)
 	from_pool(new_pool());
 }
 
-static void pairs_from_own_pool(void)
+static void named_pool_of_max(void)
+{
+	app_start();
+	from_pool(new_pool_as((CUmemPoolProps){.maxSize = 64 * MIB}));
+}
+
+static void named_shareable_pool(void)
+{
+	app_start();
+	from_pool(new_pool_as((CUmemPoolProps){.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR}));
+}
+
+static void named_pool_to_decompress(void)
+{
+	app_start();
+	from_pool(new_pool_as((CUmemPoolProps){.usage = CU_MEM_POOL_CREATE_USAGE_HW_DECOMPRESS}));
+}
+
+static void named_pool_of_other_use(void)
+{
+	app_start();
+	from_pool(new_pool_as((CUmemPoolProps){.usage = 1}));
+}
+
+static void named_pool_without_account(void)
+{
+	app_start();
+	for (unsigned i = 0; i < GP_ACCOUNTS; i++)
+		(void)new_pool();
+	from_pool(new_pool());
+}
+
+static CUmemoryPool new_pool_for_device_1(int flags)
+{
+	const CUmemAccessDesc access = {.location = {CU_MEM_LOCATION_TYPE_DEVICE, 1}, .flags = flags};
+	CUmemoryPool pool = new_pool();
+
+	APP_MUST(cuMemPoolSetAccess(pool, &access, 1));
+	return pool;
+}
+
+static void named_opened_pool(void)
+{
+	app_start();
+	from_pool(new_pool_for_device_1(CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
+}
+
+static void named_closed_pool(void)
+{
+	app_start();
+	from_pool(new_pool_for_device_1(CU_MEM_ACCESS_FLAGS_PROT_NONE));
+}
+
+static void pairs_from(CUmemPoolProps properties)
 {
 	CUmemoryPool pool;
 	CUstream stream;
@@ -745,7 +802,7 @@ static void pairs_from_own_pool(void)
 	uint64_t before = 0;
 
 	app_start();
-	pool = new_pool();
+	pool = new_pool_as(properties);
 	stream = app_stream();
 	for (unsigned i = 0; i < 1016; i++) {
 		if (i == 16)
@@ -754,6 +811,16 @@ static void pairs_from_own_pool(void)
 		APP_MUST(cuMemFreeAsync(ptr, stream));
 	}
 	app_fact("calls", app_calls(NULL) - before);
+}
+
+static void pairs_from_made_pool(void)
+{
+	pairs_from((CUmemPoolProps){0});
+}
+
+static void pairs_from_pool_of_max(void)
+{
+	pairs_from((CUmemPoolProps){.maxSize = 64 * MIB});
 }
 
 static void named_default_pool(void)
@@ -823,11 +890,19 @@ static void fill_away(CUstream stream, CUdeviceptr ptr, unsigned value)
 	app_result("done", cuStreamSynchronize(stream));
 }
 
+static CUdeviceptr take_of(CUmemoryPool pool, CUstream stream)
+{
+	CUdeviceptr ptr;
+
+	APP_MUST(cuMemAllocFromPoolAsync(&ptr, MIB, pool, stream));
+	return ptr;
+}
+
 /*
- * Another device gets access to the default pool when the program has memory of it. The access that the program enables
+ * Another device gets access to the pool when the program has memory of it. The access that the program enables
  * between contexts is another one, and ends without this one.
  */
-static void open_with_memory(bool is_active)
+static void open_with_memory(bool is_active, bool is_made)
 {
 	const CUmemAccessDesc access = {
 		.location = {CU_MEM_LOCATION_TYPE_DEVICE, 1},
@@ -835,20 +910,22 @@ static void open_with_memory(bool is_active)
 	};
 	CUstream stream, away_stream;
 	CUdeviceptr ptr, later;
+	CUmemoryPool pool;
 	CUcontext away;
 
 	app_start();
 	stream = app_stream();
-	ptr = take(MIB, stream);
+	pool = is_made ? new_pool() : default_pool(0);
+	ptr = take_of(pool, stream);
 	app_fill(stream, ptr, 4 * KIB, 1);
 	APP_MUST(cuStreamSynchronize(stream));
 	if (!is_active)
-		APP_MUST(cuMemPoolSetAccess(default_pool(0), &access, 1));
+		APP_MUST(cuMemPoolSetAccess(pool, &access, 1));
 	APP_MUST(cuDevicePrimaryCtxRetain(&away, 1));
 	APP_MUST(cuCtxSetCurrent(away));
 	away_stream = app_stream();
 	if (is_active)
-		APP_MUST(cuMemPoolSetAccess(default_pool(0), &access, 1));
+		APP_MUST(cuMemPoolSetAccess(pool, &access, 1));
 	fill_away(away_stream, ptr, 2);
 	app_result("disable", cuCtxDisablePeerAccess(app_ctx));
 	app_result("enable with flags", cuCtxEnablePeerAccess(app_ctx, 1));
@@ -858,7 +935,7 @@ static void open_with_memory(bool is_active)
 	fill_away(away_stream, ptr, 3);
 	app_result("disable again", cuCtxDisablePeerAccess(app_ctx));
 	APP_MUST(cuCtxSetCurrent(app_ctx));
-	later = take(MIB, stream);
+	later = take_of(pool, stream);
 	APP_MUST(cuStreamSynchronize(stream));
 	APP_MUST(cuCtxSetCurrent(away));
 	fill_away(away_stream, later, 4);
@@ -870,13 +947,23 @@ static void open_with_memory(bool is_active)
 
 static void opened_with_memory(void)
 {
-	open_with_memory(true);
+	open_with_memory(true, false);
+}
+
+static void made_opened_with_memory(void)
+{
+	open_with_memory(true, true);
 }
 
 /* The device has no context yet. */
 static void opened_to_idle(void)
 {
-	open_with_memory(false);
+	open_with_memory(false, false);
+}
+
+static void made_opened_to_idle(void)
+{
+	open_with_memory(false, true);
 }
 
 /* The primary context's memory serves no green context in stream order, whose streams are not its own. */
@@ -1174,7 +1261,15 @@ const struct app_scenario app_scenarios[] = {
 	{"chosen-and-destroyed", chosen_and_destroyed},
 	{"named-pool", named_pool},
 	{"named-default-pool", named_default_pool},
-	{"pairs-from-own-pool", pairs_from_own_pool},
+	{"pairs-from-made-pool", pairs_from_made_pool},
+	{"pairs-from-pool-of-max", pairs_from_pool_of_max},
+	{"named-pool-of-max", named_pool_of_max},
+	{"named-shareable-pool", named_shareable_pool},
+	{"named-pool-to-decompress", named_pool_to_decompress},
+	{"named-pool-of-other-use", named_pool_of_other_use},
+	{"named-pool-without-account", named_pool_without_account},
+	{"named-opened-pool", named_opened_pool},
+	{"named-closed-pool", named_closed_pool},
 	{"created-current", created_current},
 	{"stream-of-other-device", stream_of_other_device},
 	{"ended-stream", ended_stream},
@@ -1185,6 +1280,8 @@ const struct app_scenario app_scenarios[] = {
 	{"opened-pool", opened_pool},
 	{"opened-with-memory", opened_with_memory},
 	{"opened-to-idle", opened_to_idle},
+	{"made-opened-with-memory", made_opened_with_memory},
+	{"made-opened-to-idle", made_opened_to_idle},
 	{"capture", capture},
 	{"capture-elsewhere", capture_elsewhere},
 	{"capture-joined", capture_joined},

@@ -229,7 +229,15 @@ static const struct {
 	{"chosen-pool", {ON}, "current-pool"},
 	{"chosen-by-location", {ON}, "current-pool"},
 	{"chosen-and-destroyed", {ON}, NULL},
-	{"named-pool", {ON}, "other-pool"},
+	{"named-pool", {ON}, NULL},
+	{"named-pool-of-max", {ON}, "other-pool"},
+	{"named-shareable-pool", {ON}, "other-pool"},
+	{"named-pool-to-decompress", {ON}, NULL},
+	{"named-pool-to-decompress", {ON, "SIMGPU_FAULT=cuDeviceGetAttribute:1+=1"}, "other-pool"},
+	{"named-pool-of-other-use", {ON}, "other-pool"},
+	{"named-pool-without-account", {ON}, "other-pool"},
+	{"named-opened-pool", {ON, "SIMGPU_DEVICES=2"}, "pool-access"},
+	{"named-closed-pool", {ON, "SIMGPU_DEVICES=2"}, NULL},
 	{"named-default-pool", {ON}, NULL},
 	{"opened-pool", {ON, "SIMGPU_DEVICES=2"}, "pool-access"},
 	{"stream-of-other-device", {ON, "SIMGPU_DEVICES=2"}, "stream-context"},
@@ -255,15 +263,18 @@ START_TEST(allocations_that_the_pool_cannot_serve_as_the_manual_says_are_left_to
 }
 END_TEST
 
-START_TEST(pairs_from_a_pool_of_the_program_make_no_more_driver_calls_than_with_allocations_left_to_the_driver)
+START_TEST(pairs_from_a_pool_that_the_program_has_made_call_the_driver_only_if_that_serves_the_pool)
 {
 	static const char *const off[] = {"GPUPOOL_ASYNC=off", NULL}, *const on[] = {ON, NULL};
 	uint64_t n_off;
 
-	run("pairs-from-own-pool", off);
+	run("pairs-from-pool-of-max", off);
 	n_off = play_fact("calls");
-	run("pairs-from-own-pool", on);
+	ck_assert_uint_gt(n_off, 0);
+	run("pairs-from-pool-of-max", on);
 	ck_assert_uint_eq(play_fact("calls"), n_off);
+	run("pairs-from-made-pool", on);
+	ck_assert_uint_eq(play_fact("calls"), 0);
 }
 END_TEST
 
@@ -286,7 +297,8 @@ START_TEST(allocations_through_the_runtime_are_served_however_it_retains_primary
 }
 END_TEST
 
-static const char *const opened[] = {"opened-with-memory", "opened-to-idle"};
+static const char *const opened[] = {
+	"opened-with-memory", "opened-to-idle", "made-opened-with-memory", "made-opened-to-idle"};
 
 START_TEST(access_to_the_default_pool_covers_memory_that_the_pool_has_served_before)
 {
@@ -426,8 +438,7 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc,
 		allocations_that_the_pool_cannot_serve_as_the_manual_says_are_left_to_the_driver_and_counted, 0,
 		(int)LENGTH(rows));
-	tcase_add_test(tc,
-		pairs_from_a_pool_of_the_program_make_no_more_driver_calls_than_with_allocations_left_to_the_driver);
+	tcase_add_test(tc, pairs_from_a_pool_that_the_program_has_made_call_the_driver_only_if_that_serves_the_pool);
 	tcase_add_loop_test(tc, allocations_through_the_runtime_are_served_however_it_retains_primary_contexts, 0,
 		(int)N_BY_RUNTIME);
 	tcase_add_loop_test(tc, access_to_the_default_pool_covers_memory_that_the_pool_has_served_before, 0,

@@ -16,23 +16,26 @@
 #include "pool/pool_control.h"
 #include "pool/pool_impl.h"
 #include "pool/tcache.h"
+#include "pool/tcache_stream.h"
 
 #define CAPACITY (192 * GP_MIB)
 #define LARGEST  (24 * GP_MIB)
 
-enum { LIVE_MAX = 400, N_FREED = 16, N_TCACHES = 2, SOME_ERROR = 719 };
+enum { LIVE_MAX = 400, N_FREED = 16, N_TCACHES = 2, N_ACCOUNTS = 3, SOME_ERROR = 719 };
 
 /* Numbers of streams. The first ones share a queue of pending blocks (pool/pending.c). */
 static const unsigned streams[] = {1, 22, 43, 2, 3};
 
 struct live {
-	uint64_t addr, bytes, serial;
+	uint64_t addr, bytes, rounded, serial;
+	unsigned account;
 };
 
 struct model {
 	struct fake fake;
 	struct gp_addrmap map;
 	struct gp_budget budget;
+	struct gp_accounts accounts;
 	struct gp_pool *pool;
 	struct gp_tcache *tcaches[N_TCACHES]; /* one for each simulated thread; NULL if the pool allows none */
 	struct model_options options;
@@ -107,6 +110,7 @@ static void open_pool(struct model *m)
 		.backend = fake_backend(&m->fake),
 		.map = &m->map,
 		.budget = &m->budget,
+		.accounts = &m->accounts,
 		.capacity_bytes = CAPACITY,
 		.granule = 2 * GP_MIB,
 		.page_bytes = GP_ALIGN << 3 * (m->options.profile % 3),
@@ -160,6 +164,25 @@ static void open_model(struct model *m, const struct model_options *options)
 	open_pool(m);
 }
 
+/* Returns the bytes of all accounts. */
+static uint64_t check_accounts(struct model *m)
+{
+	uint64_t used[GP_ACCOUNTS + 1] = {0}, sum = 0;
+
+	for (size_t i = 0; i < m->n_live; i++)
+		used[m->live[i].account] += m->live[i].rounded;
+	for (unsigned i = 1; i <= GP_ACCOUNTS; i++) {
+		const struct gp_account *account = gp_account(&m->accounts, i);
+
+		sum += used[i];
+		REQUIRE(m, atomic_load(&account->used_bytes) == used[i],
+			"account %u has %" PRIu64 " bytes, not %" PRIu64, i, atomic_load(&account->used_bytes),
+			used[i]);
+		REQUIRE(m, atomic_load(&account->high_bytes) >= used[i], "the mark of account %u is below it", i);
+	}
+	return sum;
+}
+
 /* Mappings outlive the context: takes them away and checks that none is lost. */
 static void check_unmapped(struct model *m, struct gp_pool *dead)
 {
@@ -175,6 +198,8 @@ static void close_model(struct model *m)
 {
 	end_threads(m);
 	gp_pool_drop(m->pool);
+	m->n_live = 0;
+	(void)check_accounts(m);
 	check_unmapped(m, m->pool);
 	gp_pool_put(m->pool);
 	gp_addrmap_deinit(&m->map);
@@ -185,7 +210,7 @@ static void close_model(struct model *m)
 static void check(struct model *m)
 {
 	const char *broken = gp_pool_check(m->pool), *breach = atomic_load(&m->fake.breach);
-	uint64_t requested = 0;
+	uint64_t requested = 0, in_accounts;
 	struct gp_stream_usage usage;
 	struct gp_stats s;
 
@@ -205,16 +230,19 @@ static void check(struct model *m)
 	REQUIRE(m, s.peak_total_bytes >= s.total_bytes, "the peak is below the total");
 	REQUIRE(m, s.peak_used_bytes >= s.used_bytes, "the peak is below what is used");
 	usage = gp_pool_stream_usage(m->pool);
-	REQUIRE(m, usage.used_bytes == s.stream_bytes && usage.total_bytes == s.total_bytes,
-		"%" PRIu64 " of %" PRIu64 " bytes used in stream order, not %" PRIu64 " of %" PRIu64, usage.used_bytes,
-		usage.total_bytes, s.stream_bytes, s.total_bytes);
+	in_accounts = check_accounts(m);
+	REQUIRE(m, usage.used_bytes + in_accounts == s.stream_bytes && usage.total_bytes == s.total_bytes,
+		"%" PRIu64 " and %" PRIu64 " of %" PRIu64 " bytes used in stream order, not %" PRIu64 " of %" PRIu64,
+		usage.used_bytes, in_accounts, usage.total_bytes, s.stream_bytes, s.total_bytes);
+	REQUIRE(m, usage.used_high_bytes >= usage.used_bytes, "the mark in stream order is below what is used");
 	REQUIRE(m, s.hits + s.misses == m->n_asked, "%" PRIu64 " hits, %" PRIu64 " misses of %" PRIu64, s.hits,
 		s.misses, m->n_asked);
 }
 
-static void check_new(struct model *m, uint64_t addr, uint64_t bytes, unsigned stream)
+static void check_new(struct model *m, uint64_t addr, uint64_t bytes, const struct gp_alloc_options *options)
 {
-	const char *breach = fake_check_hand_out_on(&m->fake, addr, bytes, m->is_gpu_wait_enough, stream);
+	const char *breach =
+		fake_check_hand_out_on(&m->fake, addr, bytes, m->is_gpu_wait_enough, (unsigned)options->stream);
 	struct gp_block_info info;
 
 	REQUIRE(m, addr % GP_ALIGN == 0, "block at %" PRIx64 " is not aligned", addr);
@@ -225,7 +253,8 @@ static void check_new(struct model *m, uint64_t addr, uint64_t bytes, unsigned s
 	REQUIRE(m, gp_pool_info(&m->map, addr + below(m, bytes), &info) == 0, "unknown block");
 	REQUIRE(m, info.is_used && info.addr == addr && info.size == bytes, "wrong block");
 	REQUIRE(m, info.rounded >= gp_round_up(bytes, GP_ALIGN), "wrong size of a block");
-	m->live[m->n_live++] = (struct live){.addr = addr, .bytes = bytes, .serial = info.serial};
+	REQUIRE(m, info.account == options->account, "account %u instead of %u", info.account, options->account);
+	m->live[m->n_live++] = (struct live){addr, bytes, info.rounded, info.serial, info.account};
 }
 
 /* An allocation failed for lack of memory: nothing that could have helped may be left. */
@@ -249,28 +278,41 @@ static void check_refusal(struct model *m, uint64_t size)
 		"%" PRIu64 " bytes were refused, although the pool still had memory to release", size);
 }
 
+/* As the hooks do: from the thread's cache, if it has one, and then from the pool. */
+static int alloc_as(struct model *m, struct gp_tcache *tcache, uint64_t bytes, const struct gp_alloc_options *options,
+	uint64_t *ret_addr)
+{
+	if (tcache && !options->stream)
+		return gp_tcache_alloc(tcache, bytes, 0, ret_addr);
+	*ret_addr = tcache ? gp_tcache_alloc_on(tcache, bytes, options->stream, 0, options->account) : 0;
+	return *ret_addr ? 0 : gp_pool_alloc_with(m->pool, bytes, options, ret_addr);
+}
+
 static void do_alloc(struct model *m)
 {
 	uint64_t bytes = random_bytes(m), size = gp_round_cut(m->pool, bytes), addr;
 	uint64_t limit = atomic_load(&m->budget.limit_bytes);
 	unsigned stream = below(m, 3) ? 0 : random_stream(m);
-	struct gp_tcache *tcache = stream ? NULL : random_tcache(m);
+	const struct gp_alloc_options options = {
+		.stream = stream,
+		.account = stream ? (unsigned)below(m, N_ACCOUNTS + 1) : GP_ACCOUNT_NONE,
+	};
+	struct gp_tcache *tcache = random_tcache(m);
 	bool is_hopeless = bytes > gp_min(limit, CAPACITY);
 	struct gp_stats stats;
 	int r;
 
-	m->action = tcache ? "alloc in a thread" : stream ? "alloc on a stream" : "alloc";
+	m->action = stream ? "alloc on a stream" : tcache ? "alloc in a thread" : "alloc";
 	if (below(m, 20) == 0) /* other users hold all but what this request needs */
 		m->fake.outside = CAPACITY - gp_min(CAPACITY, m->fake.reserved_bytes + size);
-	r = tcache ? gp_tcache_alloc(tcache, bytes, 0, &addr)
-		   : gp_pool_alloc_with(m->pool, bytes, &(struct gp_alloc_options){.stream = stream}, &addr);
+	r = alloc_as(m, tcache, bytes, &options, &addr);
 	/* A thread's cache may serve a block again even if the limit is lower by now. */
 	REQUIRE(m, r || tcache || !is_hopeless, "a limit of %" PRIu64 " did not hold", limit);
 	m->n_asked += r == 0 || !is_hopeless;
 	if (r == 0) {
 		struct gp_block_info info;
 
-		check_new(m, addr, bytes, stream);
+		check_new(m, addr, bytes, &options);
 		REQUIRE(m, gp_pool_info(&m->map, addr, &info) == 0, "unknown block");
 		REQUIRE(m, !m->is_whole || info.is_whole || info.is_mapped, "a new block does not fill its segment");
 	} else if (r == -ENOMEM)
@@ -329,13 +371,18 @@ static void do_free_on(struct model *m)
 {
 	unsigned stream = random_stream(m);
 	size_t i = below(m, m->n_live);
+	struct gp_tcache *tcache = random_tcache(m);
 	struct gp_block_info info;
-	int r;
+	int r = 0;
 
 	m->action = "free on a stream";
 	REQUIRE(m, gp_pool_info(&m->map, m->live[i].addr, &info) == 0, "unknown block");
 	fake_note_free_on(&m->fake, info.addr, info.rounded, stream);
-	r = gp_pool_free_on(&m->map, m->live[i].addr, stream);
+	if (!tcache || !gp_tcache_put_on(tcache, info.addr, stream)) {
+		r = tcache ? gp_tcache_free_on(&m->map, info.addr, stream, tcache) : -ENOENT;
+		if (r == -ENOENT)
+			r = gp_pool_free_on(&m->map, info.addr, stream);
+	}
 	REQUIRE(m, r == 0, "a free on a stream returned %d", r);
 	forget(m, i);
 }

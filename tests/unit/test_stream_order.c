@@ -359,6 +359,78 @@ START_TEST(a_request_on_a_stream_waits_for_a_limited_time)
 }
 END_TEST
 
+static struct gp_accounts accounts;
+
+static uint64_t alloc_for(unsigned account, unsigned stream)
+{
+	const struct gp_alloc_options options = {.stream = stream, .account = account};
+	uint64_t addr = 0;
+
+	ck_assert_int_eq(gp_pool_alloc_with(fixture_pool(), BYTES, &options, &addr), 0);
+	ck_assert_uint_eq(fixture_info(addr).account, account);
+	fixture_check();
+	return addr;
+}
+
+static uint64_t used_by(unsigned account)
+{
+	return atomic_load(&gp_account(&accounts, account)->used_bytes);
+}
+
+static uint64_t high_of(unsigned account)
+{
+	return atomic_load(&gp_account(&accounts, account)->high_bytes);
+}
+
+START_TEST(memory_counts_for_the_account_of_its_request_until_any_kind_of_free)
+{
+	uint64_t ones[4], two, each;
+
+	px.options.accounts = &accounts;
+	for (unsigned i = 0; i < 4; i++)
+		ones[i] = alloc_for(1, S);
+	two = alloc_for(2, T);
+	each = fixture_info(two).rounded;
+	ck_assert_uint_eq(used_by(1), 4 * each);
+	ck_assert_uint_eq(used_by(2), each);
+	ck_assert_uint_eq(fixture_stats().stream_bytes, 5 * each);
+	fixture_free(ones[0]);
+	fixture_free_on(ones[1], S);
+	fixture_free_on(ones[2], T);
+	ck_assert_uint_eq(used_by(1), each);
+	ck_assert_uint_eq(high_of(1), 4 * each);
+	ck_assert_uint_eq(used_by(2), each);
+	gp_pool_drop(fixture_pool());
+	ck_assert_uint_eq(used_by(1) + used_by(2), 0);
+}
+END_TEST
+
+START_TEST(the_mark_outside_of_accounts_leaves_accounts_out)
+{
+	struct gp_stream_usage usage;
+	uint64_t one, none, each;
+
+	px.options.accounts = &accounts;
+	one = alloc_for(1, S);
+	each = fixture_info(one).rounded;
+	usage = gp_pool_stream_usage(fixture_pool());
+	ck_assert(!usage.is_any_served);
+	ck_assert_uint_eq(usage.used_bytes, 0);
+	ck_assert_uint_eq(usage.used_high_bytes, 0);
+	gp_account_charge(gp_account(&accounts, 2), GP_GIB); /* by another pool of the device */
+	none = alloc_for(GP_ACCOUNT_NONE, S);
+	fixture_free_on(none, S);
+	usage = gp_pool_stream_usage(fixture_pool());
+	ck_assert(usage.is_any_served);
+	ck_assert_uint_eq(usage.used_bytes, 0);
+	ck_assert_uint_eq(usage.used_high_bytes, each);
+	gp_pool_restart_highs(fixture_pool(), true, false);
+	ck_assert_uint_eq(gp_pool_stream_usage(fixture_pool()).used_high_bytes, 0);
+	ck_assert_uint_eq(high_of(1), each);
+	fixture_free_on(one, S);
+}
+END_TEST
+
 START_TEST(memory_in_stream_order_is_counted_until_any_kind_of_free)
 {
 	uint64_t a = fixture_alloc_on(BYTES, S), b = fixture_alloc_on(BYTES, T), c = fixture_alloc(BYTES);
@@ -472,6 +544,8 @@ static TCase *case_of(enum gp_kind kind)
 
 	if (kind == GP_KIND_NONE) {
 		tcase_add_test(tc, a_kind_that_keeps_nothing_gives_no_stream_its_block_back);
+		tcase_add_test(tc, memory_counts_for_the_account_of_its_request_until_any_kind_of_free);
+		tcase_add_test(tc, the_mark_outside_of_accounts_leaves_accounts_out);
 		tcase_add_test(tc, memory_in_stream_order_is_counted_until_any_kind_of_free);
 		tcase_add_test(tc, a_free_in_two_steps_hides_the_block_until_the_second);
 		return tc;

@@ -16,7 +16,7 @@ enum { S = 3, T = 5 }; /* streams */
 /* As the hooks do: from the cache, then from the pool. */
 static uint64_t take_on(uint64_t bytes, unsigned stream)
 {
-	uint64_t addr = gp_tcache_alloc_on(own_cache, bytes, stream, 0);
+	uint64_t addr = gp_tcache_alloc_on(own_cache, bytes, stream, 0, 0);
 	const char *breach;
 
 	if (!addr)
@@ -167,6 +167,77 @@ START_TEST(the_usage_in_stream_order_does_not_wrap_around_if_a_block_is_found_in
 	atomic_fetch_add(&own_cache->cache.stream_bytes, rounded);
 	ck_assert_uint_eq(gp_pool_stream_usage(fixture_pool()).used_bytes, 0);
 	atomic_fetch_sub(&own_cache->cache.stream_bytes, rounded);
+	end();
+}
+END_TEST
+
+START_TEST(a_cached_block_counts_for_no_account_and_serves_the_one_for_which_it_counted)
+{
+	static struct gp_accounts accounts;
+	const struct gp_alloc_options options = {.stream = S, .account = 1};
+	const struct gp_account *one = gp_account(&accounts, 1);
+	uint64_t addr = 0, rounded;
+
+	px.options.accounts = &accounts;
+	start();
+	ck_assert_int_eq(gp_pool_alloc_with(fixture_pool(), BYTES, &options, &addr), 0);
+	rounded = fixture_info(addr).rounded;
+	for (int i = 0; i < 3; i++) {
+		ck_assert_uint_eq(atomic_load(&one->used_bytes), rounded);
+		put_on(addr, S);
+		ck_assert_uint_eq(atomic_load(&one->used_bytes), 0);
+		ck_assert_uint_eq(gp_tcache_take_on(own_cache, BYTES, S, 0, 2), 0);
+		ck_assert_uint_eq(gp_tcache_take_on(own_cache, BYTES, S, 0, GP_ACCOUNT_NONE), 0);
+		ck_assert_uint_eq(gp_tcache_take_on(own_cache, BYTES, S, 0, 1), addr);
+		ck_assert_uint_eq(fixture_info(addr).account, 1);
+	}
+	ck_assert_uint_eq(atomic_load(&one->high_bytes), rounded);
+	fixture_free(addr);
+	ck_assert_uint_eq(atomic_load(&one->used_bytes), 0);
+	end();
+}
+END_TEST
+
+START_TEST(a_cached_block_counts_for_no_account_when_the_pool_is_dropped)
+{
+	static struct gp_accounts accounts;
+	const struct gp_alloc_options options = {.stream = S, .account = 1};
+	uint64_t addrs[2] = {0};
+
+	px.options.accounts = &accounts;
+	start();
+	for (int i = 0; i < 2; i++)
+		ck_assert_int_eq(gp_pool_alloc_with(fixture_pool(), BYTES, &options, &addrs[i]), 0);
+	put_on(addrs[0], S);
+	gp_pool_drop(fixture_pool());
+	ck_assert_uint_eq(atomic_load(&gp_account(&accounts, 1)->used_bytes), 0);
+	end();
+}
+END_TEST
+
+/* Cached memory of an account is not part of the mark outside of accounts. */
+START_TEST(a_cached_block_of_an_account_raises_no_other_mark)
+{
+	static struct gp_accounts accounts;
+	const struct gp_alloc_options options = {.stream = S, .account = 1};
+	uint64_t addr = 0, other, rounded;
+	bool is_any_unfenced;
+
+	px.options.accounts = &accounts;
+	start();
+	other = fixture_alloc_on(GP_MIB, T);
+	rounded = fixture_info(other).rounded;
+	ck_assert_int_eq(gp_pool_alloc_with(fixture_pool(), BYTES, &options, &addr), 0);
+	fixture_free(other);
+	fake_complete_all(&px.fake);
+	gp_pool_restart_highs(fixture_pool(), true, false);
+	put_on(addr, S);
+	other = fixture_alloc_on(GP_MIB, T); /* does not grow the pool, which would empty the cache */
+	ck_assert_uint_ge(atomic_load(&own_cache->cache.account_bytes), BYTES);
+	ck_assert_uint_eq(gp_pool_stream_usage(fixture_pool()).used_high_bytes, rounded);
+	ck_assert_uint_eq(gp_caches_flush(fixture_pool(), &is_any_unfenced), 1);
+	ck_assert_uint_eq(atomic_load(&own_cache->cache.account_bytes), 0);
+	fixture_free(other);
 	end();
 }
 END_TEST
@@ -347,7 +418,7 @@ START_TEST(other_frees_of_a_cached_hand_out_go_to_the_pool)
 	addr = take(SMALL);
 	ck_assert(!gp_tcache_put_on(own_cache, addr, S));
 	put_on(addr, S);
-	ck_assert_uint_eq(gp_tcache_take_on(own_cache, SMALL, S, 0), 0);
+	ck_assert_uint_eq(gp_tcache_take_on(own_cache, SMALL, S, 0, 0), 0);
 	end();
 }
 END_TEST
@@ -375,13 +446,13 @@ START_TEST(nothing_stays_in_the_cache_when_memory_is_short_or_the_pool_ends)
 	addr = take_on(BYTES, S);
 	atomic_store(&fixture_pool()->is_full, true);
 	put_on(addr, S);
-	ck_assert_uint_eq(gp_tcache_take_on(own_cache, BYTES, S, 0), 0);
+	ck_assert_uint_eq(gp_tcache_take_on(own_cache, BYTES, S, 0, 0), 0);
 	atomic_store(&fixture_pool()->is_full, false);
 	more = take_on(BYTES, S);
 	ck_assert_uint_eq(more, addr);
 	put_on(more, S);
 	gp_pool_drop(fixture_pool());
-	ck_assert_uint_eq(gp_tcache_take_on(own_cache, BYTES, S, 0), 0);
+	ck_assert_uint_eq(gp_tcache_take_on(own_cache, BYTES, S, 0, 0), 0);
 	ck_assert(gp_tcache_is_dead(own_cache));
 	end();
 }
@@ -396,6 +467,9 @@ static TCase *case_of(enum gp_kind kind)
 	tcase_add_test(tc, the_usage_in_stream_order_is_exact_and_closes_no_cache);
 	tcase_add_test(tc, the_mark_of_usage_in_stream_order_is_never_below_the_usage);
 	tcase_add_test(tc, the_usage_in_stream_order_does_not_wrap_around_if_a_block_is_found_in_two_caches);
+	tcase_add_test(tc, a_cached_block_counts_for_no_account_and_serves_the_one_for_which_it_counted);
+	tcase_add_test(tc, a_cached_block_counts_for_no_account_when_the_pool_is_dropped);
+	tcase_add_test(tc, a_cached_block_of_an_account_raises_no_other_mark);
 	tcase_add_test(tc, another_stream_gets_a_cached_block_only_when_its_work_has_ended);
 	tcase_add_test(tc, a_request_of_another_size_can_use_a_block_of_the_stream_in_the_cache);
 	tcase_add_test(tc, large_blocks_leave_the_cache_for_a_large_request_of_another_size);
