@@ -23,6 +23,7 @@ static bool ask_current(struct gp_device *device, CUmemoryPool pool)
 	gp_mutex_lock(&lock);
 	if (question > newest[device->index]) {
 		newest[device->index] = question;
+		atomic_store(&device->current_pool, current);
 		atomic_store(&device->is_default_pool_replaced, is_replaced);
 	}
 	gp_mutex_unlock(&lock);
@@ -56,10 +57,10 @@ enum gp_async_left gp_default_pool_why_left(struct gp_device *device, CUmemoryPo
 		return GP_ASYNC_LEFT_NO_DEFAULT_POOL;
 	if (!is_current && known != pool)
 		return GP_ASYNC_LEFT_OTHER_POOL;
-	if (gp_unlikely(atomic_load_explicit(&device->is_default_pool_shared, memory_order_relaxed)))
-		return GP_ASYNC_LEFT_POOL_ACCESS;
 	if (is_current && atomic_load_explicit(&device->is_default_pool_replaced, memory_order_relaxed))
 		return GP_ASYNC_LEFT_CURRENT_POOL;
+	if (gp_unlikely(atomic_load_explicit(&device->is_default_pool_shared, memory_order_relaxed)))
+		return GP_ASYNC_LEFT_POOL_ACCESS;
 	return GP_ASYNC_LEFT_NONE;
 }
 

@@ -27,6 +27,7 @@ struct gp_device {
 	_Atomic uint64_t unpooled_bytes; /* bytes of memory that is counted and passed through */
 	_Atomic uint64_t kept_bytes, n_kept_reuses; /* of kept mappings (kept.h): unused, and handed out again */
 	_Atomic(CUmemoryPool) default_pool;         /* the driver's, once it was asked for (backend/default_pool.c) */
+	_Atomic(CUmemoryPool) current_pool;         /* set with the next: from which cuMemAllocAsync allocates */
 	_Atomic bool is_default_pool_replaced, is_default_pool_shared;
 	_Atomic uint64_t default_pool_is_open_to; /* a bit for each device that has access to the default pool */
 	_Atomic uint64_t made_pools_are_open_to;  /* likewise, to memory of a pool that the program has made */

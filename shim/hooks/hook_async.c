@@ -97,8 +97,8 @@ struct async {
 	bool is_per_thread;
 	CUresult (*from_device)(CUdeviceptr *, size_t, CUstream);
 	CUresult (*from_pool)(CUdeviceptr *, size_t, CUmemoryPool, CUstream);
-	bool is_pool_made; /* the pool is one that the program has made */
-	struct gp_made_pool made;
+	bool is_pool_made;        /* the pool is one that the program has made */
+	struct gp_made_pool made; /* that one, or the device's current pool */
 };
 
 static int device_of(const struct async *a)
@@ -166,8 +166,11 @@ static bool find_place(struct place *place)
 }
 
 /* Returns GP_ASYNC_LEFT_NONE if gpupool may serve the allocation in this context, or else the reason. */
-static enum gp_async_left why_left_in(const struct gp_context *context, const struct async *a)
+static enum gp_async_left why_left_in(const struct gp_context *context, struct async *a)
 {
+	struct gp_made_pool made;
+	enum gp_async_left why;
+
 	if (gp_unlikely(gp_context_is(context, GP_CONTEXT_DEAD | GP_CONTEXT_ENDING | GP_CONTEXT_BROKEN)))
 		return GP_ASYNC_LEFT_NO_CONTEXT;
 	if (gp_unlikely(!gp_memory_serves_streams(context))) {
@@ -178,14 +181,20 @@ static enum gp_async_left why_left_in(const struct gp_context *context, const st
 	}
 	if (a->is_pool_made)
 		return a->made.device == context->device->index ? a->made.left : GP_ASYNC_LEFT_OTHER_POOL;
-	return gp_default_pool_why_left(context->device, a->pool, !a->from_pool);
+	why = gp_default_pool_why_left(context->device, a->pool, !a->from_pool);
+	if (gp_unlikely(why == GP_ASYNC_LEFT_CURRENT_POOL) &&
+		gp_made_pool_ask(atomic_load(&context->device->current_pool), &made) && !made.left) {
+		a->made = made;
+		return GP_ASYNC_LEFT_NONE;
+	}
+	return why;
 }
 
 /*
  * Returns GP_ASYNC_LEFT_NONE if gpupool may serve the allocation at this place, or else the reason. The stream then
  * belongs to the context.
  */
-static enum gp_async_left why_left_at(const struct async *a, const struct place *place, struct gp_stream *ret_stream)
+static enum gp_async_left why_left_at(struct async *a, const struct place *place, struct gp_stream *ret_stream)
 {
 	enum gp_async_left why = why_left_in(place->context, a);
 
@@ -275,7 +284,7 @@ static enum gp_async_left alloc_pooled(struct async *a, CUresult *ret_r)
  * Allocates from what was freed on the same stream, in the thread's cache or else in the pool: nearly every allocation
  * of a loop that the fast path does not serve.
  */
-static bool alloc_at_once(const struct async *a)
+static bool alloc_at_once(struct async *a)
 {
 	const struct gp_thread_cache *slot = gp_memory_current_cache(GP_SLOW_PATH_TO_ALLOC);
 	struct gp_stream stream;

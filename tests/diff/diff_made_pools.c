@@ -210,6 +210,34 @@ static void destroyed(void)
 	app_result("from no pool", cuMemAllocFromPoolAsync(&none, MIB, NULL, stream));
 }
 
+/* A pool that the program makes its device's current one serves cuMemAllocAsync. */
+static void current(void)
+{
+	CUmemoryPool pool;
+	CUdeviceptr ptr;
+
+	start();
+	pool = new_pool();
+	app_result("choose", cuDeviceSetMemPool(0, pool));
+	for (int i = 0; i < 3; i++) {
+		APP_MUST(cuMemAllocAsync(&ptr, MIB, stream));
+		app_fill(stream, ptr, 64 * KIB, 3);
+		app_say("of the pool", "%d", is_from(ptr, pool));
+		app_say("used", "%d", attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == MIB);
+		app_say("used of the default pool", "%d",
+			(int)attribute(default_pool(), CU_MEMPOOL_ATTR_USED_MEM_CURRENT));
+		app_say("wrong words", "%zu", app_count_wrong(stream, ptr, 64 * KIB, 3));
+		give(ptr);
+		APP_MUST(cuStreamSynchronize(stream));
+		app_say("used after the free", "%d", (int)attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT));
+	}
+	app_result("destroy", cuMemPoolDestroy(pool));
+	APP_MUST(cuMemAllocAsync(&ptr, MIB, stream));
+	app_say("of the default pool", "%d", is_from(ptr, default_pool()));
+	give(ptr);
+	APP_MUST(cuStreamSynchronize(stream));
+}
+
 /* More pools than gpupool counts for, made and destroyed with memory in use, again and again. */
 static void many(void)
 {
@@ -271,6 +299,7 @@ const struct app_scenario app_scenarios[] = {
 	{"by-turns", by_turns},
 	{"reuse", reuse},
 	{"destroyed", destroyed},
+	{"current", current},
 	{"many", many},
 	{"kinds", kinds},
 	{0},

@@ -699,6 +699,13 @@ static void chosen_pool(void)
 	by_driver(app_stream());
 }
 
+static void chosen_pool_of_max(void)
+{
+	app_start();
+	APP_MUST(cuDeviceSetMemPool(0, new_pool_as((CUmemPoolProps){.maxSize = 64 * MIB})));
+	by_driver(app_stream());
+}
+
 static void chosen_by_location(void)
 {
 	CUmemLocation location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
@@ -780,6 +787,27 @@ static CUmemoryPool new_pool_for_device_1(int flags)
 
 	APP_MUST(cuMemPoolSetAccess(pool, &access, 1));
 	return pool;
+}
+
+/* Other devices have access to the default pool. */
+static void chosen_beside_opened(void)
+{
+	const CUmemAccessDesc access = {
+		.location = {CU_MEM_LOCATION_TYPE_DEVICE, 1},
+		.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+	};
+
+	app_start();
+	APP_MUST(cuMemPoolSetAccess(default_pool(0), &access, 1));
+	APP_MUST(cuDeviceSetMemPool(0, new_pool()));
+	by_driver(app_stream());
+}
+
+static void chosen_opened_pool(void)
+{
+	app_start();
+	APP_MUST(cuDeviceSetMemPool(0, new_pool_for_device_1(CU_MEM_ACCESS_FLAGS_PROT_READWRITE)));
+	by_driver(app_stream());
 }
 
 static void named_opened_pool(void)
@@ -1263,6 +1291,9 @@ const struct app_scenario app_scenarios[] = {
 	{"named-default-pool", named_default_pool},
 	{"pairs-from-made-pool", pairs_from_made_pool},
 	{"pairs-from-pool-of-max", pairs_from_pool_of_max},
+	{"chosen-pool-of-max", chosen_pool_of_max},
+	{"chosen-beside-opened", chosen_beside_opened},
+	{"chosen-opened-pool", chosen_opened_pool},
 	{"named-pool-of-max", named_pool_of_max},
 	{"named-shareable-pool", named_shareable_pool},
 	{"named-pool-to-decompress", named_pool_to_decompress},

@@ -226,8 +226,11 @@ static const struct {
 	{"created-current", {ON}, "not-primary"},
 	{"green", {ON}, "green-context"},
 	{"no-context", {ON}, "no-context"},
-	{"chosen-pool", {ON}, "current-pool"},
-	{"chosen-by-location", {ON}, "current-pool"},
+	{"chosen-pool", {ON}, NULL},
+	{"chosen-by-location", {ON}, NULL},
+	{"chosen-pool-of-max", {ON}, "current-pool"},
+	{"chosen-beside-opened", {ON, "SIMGPU_DEVICES=2"}, NULL},
+	{"chosen-opened-pool", {ON, "SIMGPU_DEVICES=2"}, "current-pool"},
 	{"chosen-and-destroyed", {ON}, NULL},
 	{"named-pool", {ON}, NULL},
 	{"named-pool-of-max", {ON}, "other-pool"},
@@ -379,9 +382,9 @@ START_TEST(the_report_at_exit_tells_why_an_allocation_in_stream_order_was_left_t
 {
 	static const char *const env[] = {ON, "GPUPOOL_REPORT=exit", NULL};
 
-	run("chosen-pool", env);
+	run("chosen-pool-of-max", env);
 	ck_assert_ptr_nonnull(strstr(play_err, "  1 allocation in stream order left to the driver: the device's "
-					       "current pool is not its default pool\n"));
+					       "current pool is one that gpupool cannot serve\n"));
 }
 END_TEST
 
