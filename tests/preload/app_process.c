@@ -3,6 +3,7 @@
 
 /* The life of a process: forks, and its end. */
 
+#include <dirent.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -60,11 +61,39 @@ static void *keep_locks_busy(void *unused)
 	return NULL;
 }
 
+static bool is_asleep(const char *task)
+{
+	char name[300], text[512] = "";
+	const char *state;
+	FILE *file;
+
+	snprintf(name, sizeof(name), "/proc/self/task/%s/stat", task);
+	file = fopen(name, "r");
+	if (!file)
+		return true;
+	text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
+	fclose(file);
+	state = strrchr(text, ')');
+	return state && state[1] && state[2] == 'S';
+}
+
+static bool are_others_asleep(void)
+{
+	DIR *tasks = opendir("/proc/self/task");
+	bool are_asleep = tasks != NULL;
+	struct dirent *task;
+
+	while (tasks && (task = readdir(tasks)))
+		are_asleep &= *task->d_name == '.' || atoi(task->d_name) == getpid() || is_asleep(task->d_name);
+	if (tasks)
+		closedir(tasks);
+	return are_asleep;
+}
+
 /*
- * CUDA does not survive a fork. Calls in the child return an error and never hang, even if threads of the
- * parent held locks at the fork.
+ * The program has no thread but this one, so the child knows all memory of the parent. The library's threads sleep at
+ * the fork: what a thread has locked in the allocator of a sanitizer stays locked in the child.
  */
-/* No other thread exists, so the child knows all memory of the parent. */
 static void fork_alone(void)
 {
 	CUdeviceptr kept;
@@ -73,6 +102,8 @@ static void fork_alone(void)
 	app_start();
 	kept = app_alloc(MIB);
 	fflush(stdout);
+	while (!are_others_asleep())
+		usleep(1000);
 	child = fork();
 	if (child == 0)
 		exit(4);
@@ -80,6 +111,10 @@ static void fork_alone(void)
 	app_result("cuMemFree in the parent", cuMemFree_v2(kept));
 }
 
+/*
+ * CUDA does not survive a fork. Calls in the child return an error and never hang, even if threads of the
+ * parent held locks at the fork.
+ */
 static void fork_after(void)
 {
 	CUdeviceptr kept;
