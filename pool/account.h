@@ -28,13 +28,17 @@ static inline struct gp_account *gp_account(struct gp_accounts *accounts, unsign
 	return &accounts->of[number - 1];
 }
 
-static inline void gp_account_charge(struct gp_account *account, uint64_t bytes)
+static inline void gp_account_raise_high(struct gp_account *account, uint64_t used)
 {
-	uint64_t used = atomic_fetch_add(&account->used_bytes, bytes) + bytes;
 	uint64_t high = atomic_load(&account->high_bytes);
 
 	while (high < used && !atomic_compare_exchange_weak(&account->high_bytes, &high, used))
 		;
+}
+
+static inline void gp_account_charge(struct gp_account *account, uint64_t bytes)
+{
+	gp_account_raise_high(account, atomic_fetch_add(&account->used_bytes, bytes) + bytes);
 }
 
 static inline void gp_account_uncharge(struct gp_account *account, uint64_t bytes)
@@ -42,11 +46,9 @@ static inline void gp_account_uncharge(struct gp_account *account, uint64_t byte
 	atomic_fetch_sub(&account->used_bytes, bytes);
 }
 
-/* A charge meanwhile raises the new mark. */
+/* A charge meanwhile either sees the mark at 0, or is seen here. */
 static inline void gp_account_restart_high(struct gp_account *account)
 {
-	uint64_t high = atomic_load(&account->high_bytes);
-
-	while (!atomic_compare_exchange_weak(&account->high_bytes, &high, atomic_load(&account->used_bytes)))
-		;
+	atomic_store(&account->high_bytes, 0);
+	gp_account_raise_high(account, atomic_load(&account->used_bytes));
 }

@@ -168,7 +168,6 @@ static bool find_place(struct place *place)
 /* Returns GP_ASYNC_LEFT_NONE if gpupool may serve the allocation in this context, or else the reason. */
 static enum gp_async_left why_left_in(const struct gp_context *context, struct async *a)
 {
-	struct gp_made_pool made;
 	enum gp_async_left why;
 
 	if (gp_unlikely(gp_context_is(context, GP_CONTEXT_DEAD | GP_CONTEXT_ENDING | GP_CONTEXT_BROKEN)))
@@ -183,10 +182,9 @@ static enum gp_async_left why_left_in(const struct gp_context *context, struct a
 		return a->made.device == context->device->index ? a->made.left : GP_ASYNC_LEFT_OTHER_POOL;
 	why = gp_default_pool_why_left(context->device, a->pool, !a->from_pool);
 	if (gp_unlikely(why == GP_ASYNC_LEFT_CURRENT_POOL) &&
-		gp_made_pool_ask(atomic_load(&context->device->current_pool), &made) && !made.left) {
-		a->made = made;
+		gp_made_pool_find(atomic_load(&context->device->current_pool), &a->made) && !a->made.left)
 		return GP_ASYNC_LEFT_NONE;
-	}
+	a->made = (struct gp_made_pool){0};
 	return why;
 }
 
@@ -235,6 +233,8 @@ static enum gp_async_left alloc_at(struct async *a, const struct place *place, C
 
 	if (gp_unlikely(why))
 		return why;
+	if (a->made.account && !gp_made_pool_serve(&a->made))
+		return GP_ASYNC_LEFT_POOL_ACCESS;
 	options.stream = stream.number;
 	options.account = a->made.account;
 	gp_stream_order_watch();
@@ -295,6 +295,8 @@ static bool alloc_at_once(struct async *a)
 	if (gp_unlikely(!gp_stream_identify(a->stream, a->is_per_thread, slot->context->handle, &stream) ||
 			stream.ctx != slot->context->handle))
 		return false;
+	if (a->made.account && !gp_made_pool_serve(&a->made))
+		return false;
 	if (stream.is_legacy)
 		gp_side_note_work(GP_SIDE_LEGACY);
 	addr = gp_tcache_alloc_on(slot->tcache, a->bytes, stream.number, gp_module_now(), a->made.account);
@@ -308,7 +310,7 @@ static CUresult alloc_async(struct async *a)
 	enum gp_async_left why;
 	CUresult r = CUDA_SUCCESS;
 
-	a->is_pool_made = a->from_pool && gp_made_pool_ask(a->pool, &a->made);
+	a->is_pool_made = a->from_pool && gp_made_pool_find(a->pool, &a->made);
 	if (!a->made.left && alloc_at_once(a))
 		return CUDA_SUCCESS;
 	why = alloc_pooled(a, &r);
@@ -387,7 +389,7 @@ static struct gp_device *served_device(CUmemoryPool pool, unsigned *ret_account)
 	if (!gp_made_pool_find(pool, &made))
 		return gp_default_pool_device(pool);
 	*ret_account = made.account;
-	return made.is_asked ? gp_device_if_used(made.device) : NULL;
+	return made.is_served ? gp_device_if_used(made.device) : NULL;
 }
 
 /* Such a pool has what the driver holds for it and what gpupool holds. */

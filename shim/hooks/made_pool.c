@@ -66,7 +66,7 @@ static void note_open_locked(int index)
 	uint64_t devices = 0;
 
 	for (unsigned i = 0; i < n_entries; i++)
-		if (entries[i].made.device == index && entries[i].made.is_asked)
+		if (entries[i].made.device == index && entries[i].made.is_served)
 			devices |= entries[i].open_to;
 	if (device)
 		atomic_store(&device->made_pools_are_open_to, devices);
@@ -84,6 +84,14 @@ static void forget_unused_locked(void)
 		entries[i] = entries[--n_entries];
 		note_open_locked(device);
 	}
+}
+
+static struct entry *find_locked(CUmemoryPool handle)
+{
+	for (unsigned i = 0; i < n_entries; i++)
+		if (entries[i].made.handle == handle && !entries[i].is_destroyed)
+			return &entries[i];
+	return NULL;
 }
 
 /* Opens the first account of the device that no pool has. Returns its number, or GP_ACCOUNT_NONE. */
@@ -122,9 +130,13 @@ void gp_made_pool_add(CUmemoryPool handle, const CUmemPoolProps *properties)
 	static const struct gp_fork_child child = {.fn = reset_in_child};
 	struct gp_device *device = can_serve(properties) ? gp_device_get(properties->location.id) : NULL;
 	struct gp_made_pool made = {.handle = handle, .device = device_of(properties)};
+	struct entry *former;
 
 	gp_fork_on_child(&child);
 	gp_mutex_lock(&lock);
+	former = find_locked(handle);
+	if (former)
+		former->is_destroyed = true; /* past the hooks, or with its context */
 	forget_unused_locked();
 	if (has_room_locked()) {
 		made.account = device ? open_account_locked(device) : GP_ACCOUNT_NONE;
@@ -134,18 +146,12 @@ void gp_made_pool_add(CUmemoryPool handle, const CUmemPoolProps *properties)
 	gp_mutex_unlock(&lock);
 }
 
-static struct entry *find_locked(CUmemoryPool handle)
-{
-	for (unsigned i = 0; i < n_entries; i++)
-		if (entries[i].made.handle == handle && !entries[i].is_destroyed)
-			return &entries[i];
-	return NULL;
-}
-
 void gp_made_pool_remove(CUmemoryPool handle)
 {
 	struct entry *entry;
 
+	if (!atomic_load(&n_entries))
+		return;
 	gp_mutex_lock(&lock);
 	entry = find_locked(handle);
 	if (entry)
@@ -154,30 +160,33 @@ void gp_made_pool_remove(CUmemoryPool handle)
 	gp_mutex_unlock(&lock);
 }
 
-static bool find(CUmemoryPool handle, struct gp_made_pool *ret_made, bool is_asked)
+bool gp_made_pool_find(CUmemoryPool handle, struct gp_made_pool *ret_made)
 {
-	struct entry *entry;
+	const struct entry *entry;
 
 	if (!atomic_load_explicit(&n_entries, memory_order_relaxed))
 		return false;
 	gp_mutex_lock(&lock);
 	entry = find_locked(handle);
-	if (entry) {
-		entry->made.is_asked |= is_asked && !entry->made.left;
+	if (entry)
 		*ret_made = entry->made;
-	}
 	gp_mutex_unlock(&lock);
 	return entry != NULL;
 }
 
-bool gp_made_pool_find(CUmemoryPool handle, struct gp_made_pool *ret_made)
+bool gp_made_pool_serve(struct gp_made_pool *made)
 {
-	return find(handle, ret_made, false);
-}
+	struct entry *entry;
 
-bool gp_made_pool_ask(CUmemoryPool handle, struct gp_made_pool *ret_made)
-{
-	return find(handle, ret_made, true);
+	if (gp_likely(made->is_served))
+		return true;
+	gp_mutex_lock(&lock);
+	entry = find_locked(made->handle);
+	made->is_served = entry && !entry->made.left;
+	if (made->is_served)
+		entry->made.is_served = true;
+	gp_mutex_unlock(&lock);
+	return made->is_served;
 }
 
 CUmemoryPool gp_made_pool_of(int device, unsigned account)
@@ -220,6 +229,8 @@ struct gp_device *gp_made_pool_note_access(CUmemoryPool handle, const CUmemAcces
 	struct gp_made_pool made = {0};
 	struct entry *entry;
 
+	if (!atomic_load(&n_entries))
+		return NULL;
 	gp_mutex_lock(&lock);
 	entry = find_locked(handle);
 	if (entry && entry->made.account) {
@@ -229,5 +240,5 @@ struct gp_device *gp_made_pool_note_access(CUmemoryPool handle, const CUmemAcces
 		made = entry->made;
 	}
 	gp_mutex_unlock(&lock);
-	return made.is_asked ? gp_device_if_used(made.device) : NULL;
+	return made.is_served ? gp_device_if_used(made.device) : NULL;
 }

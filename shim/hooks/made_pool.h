@@ -17,16 +17,21 @@ struct gp_made_pool {
 	int device;              /* as in struct gp_unpooled */
 	unsigned account;        /* of the device's accounts; or GP_ACCOUNT_NONE */
 	enum gp_async_left left; /* why the driver serves it from now on; or GP_ASYNC_LEFT_NONE */
-	bool is_asked;           /* gpupool has been asked for memory of it */
+	bool is_served;          /* gpupool has served it */
 };
 
 /* To be called once the driver has made the pool, and before it destroys one, whose memory may stay in use. */
 void gp_made_pool_add(CUmemoryPool handle, const CUmemPoolProps *properties);
 void gp_made_pool_remove(CUmemoryPool handle);
 
-/* Return false if the program has made no such pool, or has destroyed it. gp_made_pool_ask: to allocate from it. */
+/* Returns false if the program has made no such pool, or has destroyed it. */
 bool gp_made_pool_find(CUmemoryPool handle, struct gp_made_pool *ret_made);
-bool gp_made_pool_ask(CUmemoryPool handle, struct gp_made_pool *ret_made);
+
+/*
+ * Notes that gpupool serves the pool. To be called before memory is taken for it, so that an access which the program
+ * sets meanwhile covers that memory. Returns false if the driver serves the pool by now.
+ */
+bool gp_made_pool_serve(struct gp_made_pool *made);
 
 /*
  * Returns the pool that has the account, also if it has been destroyed since, unless the driver has given its handle to
@@ -35,8 +40,8 @@ bool gp_made_pool_ask(CUmemoryPool handle, struct gp_made_pool *ret_made);
 CUmemoryPool gp_made_pool_of(int device, unsigned account);
 
 /*
- * To be called after the program has set access to a pool. Returns the device if gpupool has been asked for memory of
- * the pool, which has to be as open as the driver's; or NULL.
+ * To be called after the program has set access to a pool. Returns the device if gpupool has served the pool, so that
+ * its memory has to be as open as the driver's; or NULL.
  */
 struct gp_device *gp_made_pool_note_access(CUmemoryPool handle, const CUmemAccessDesc *access, size_t n);
 

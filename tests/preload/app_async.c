@@ -772,6 +772,25 @@ static void named_pool_of_other_use(void)
 	from_pool(new_pool_as((CUmemPoolProps){.usage = 1}));
 }
 
+/* The driver serves the pool: what gpupool holds is not the pool's. */
+static void books_of_named_pool(void)
+{
+	uint64_t reserved = 0, used = 0;
+	CUmemoryPool pool;
+	CUdeviceptr ptr;
+
+	app_start();
+	(void)app_alloc(64 * MIB);
+	pool = new_pool();
+	n_asked++;
+	APP_MUST(cuMemAllocFromPoolAsync(&ptr, MIB, pool, app_stream()));
+	APP_MUST(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved));
+	APP_MUST(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));
+	app_fact("reserved", reserved);
+	app_fact("used", used);
+	app_report_driver();
+}
+
 static void named_pool_without_account(void)
 {
 	app_start();
@@ -1296,6 +1315,7 @@ const struct app_scenario app_scenarios[] = {
 	{"chosen-opened-pool", chosen_opened_pool},
 	{"named-pool-of-max", named_pool_of_max},
 	{"named-shareable-pool", named_shareable_pool},
+	{"books-of-named-pool", books_of_named_pool},
 	{"named-pool-to-decompress", named_pool_to_decompress},
 	{"named-pool-of-other-use", named_pool_of_other_use},
 	{"named-pool-without-account", named_pool_without_account},

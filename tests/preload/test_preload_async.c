@@ -266,6 +266,18 @@ START_TEST(allocations_that_the_pool_cannot_serve_as_the_manual_says_are_left_to
 }
 END_TEST
 
+static const char *const without_service[] = {"GPUPOOL_POOL=none", "GPUPOOL_DEBUG=guard", "GPUPOOL_BACKEND=managed"};
+
+START_TEST(a_pool_that_the_driver_serves_reports_no_memory_of_gpupool_as_reserved)
+{
+	const char *env[] = {ON, without_service[_i], NULL};
+
+	run("books-of-named-pool", env);
+	ck_assert_uint_eq(play_fact("used"), 1 << 20);
+	ck_assert_uint_eq(play_fact("reserved"), 1 << 20);
+}
+END_TEST
+
 START_TEST(pairs_from_a_pool_that_the_program_has_made_call_the_driver_only_if_that_serves_the_pool)
 {
 	static const char *const off[] = {"GPUPOOL_ASYNC=off", NULL}, *const on[] = {ON, NULL};
@@ -441,6 +453,8 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc,
 		allocations_that_the_pool_cannot_serve_as_the_manual_says_are_left_to_the_driver_and_counted, 0,
 		(int)LENGTH(rows));
+	tcase_add_loop_test(tc, a_pool_that_the_driver_serves_reports_no_memory_of_gpupool_as_reserved, 0,
+		(int)LENGTH(without_service));
 	tcase_add_test(tc, pairs_from_a_pool_that_the_program_has_made_call_the_driver_only_if_that_serves_the_pool);
 	tcase_add_loop_test(tc, allocations_through_the_runtime_are_served_however_it_retains_primary_contexts, 0,
 		(int)N_BY_RUNTIME);

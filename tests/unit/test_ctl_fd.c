@@ -26,11 +26,12 @@ int fcntl(int fd, int command, ...)
 	va_list args;
 	int argument, r;
 
+	if (command == F_GETFD)
+		return (int)syscall(SYS_fcntl, fd, command);
+	ck_assert_int_eq(command, F_DUPFD_CLOEXEC);
 	va_start(args, command);
 	argument = va_arg(args, int);
 	va_end(args);
-	if (command != F_DUPFD_CLOEXEC)
-		return (int)syscall(SYS_fcntl, fd, command, argument);
 	if (before_copy != NEVER)
 		ck_assert_int_eq(dup2(program_fd, before_copy), before_copy);
 	r = (int)syscall(SYS_fcntl, fd, command, argument);
@@ -60,6 +61,7 @@ static struct gp_ctl_fd open_own(void)
 	struct gp_ctl_fd own;
 
 	before_copy = NEVER;
+	takes_new = closes_old = false;
 	program_fd = open("/", O_RDONLY | O_DIRECTORY);
 	ck_assert_int_ge(program_fd, 0);
 	ck_assert_int_eq(gp_ctl_fd_identify(open("/proc/self", O_RDONLY | O_DIRECTORY), "", &own), 0);
