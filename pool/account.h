@@ -3,9 +3,9 @@
 #pragma once
 
 /*
- * Accounts: counters of what the program holds in stream order on behalf of something, as of a pool of the driver's
- * that it has made. A request may name an account; its block counts for it until the program frees it. An account has
- * no memory of its own: whatever a pool has serves any request.
+ * An account counts memory that the program holds in stream order for one purpose: as memory of one of the driver's
+ * pools, which the program has made. A request may name an account; its block counts for it until the program frees the
+ * block. An account has no memory of its own: whatever a pool has serves any request.
  */
 
 #include <stdatomic.h>

@@ -25,8 +25,8 @@ static void reset_in_child(void)
 }
 
 /*
- * True if the usage means nothing on the device. RMM may ask for memory that its decompression engine can read; memory
- * of cuMemAlloc is not, but few devices have such an engine.
+ * True if the usage makes no difference on the device. RMM may ask for memory that a decompression engine can read, as
+ * it cannot read memory of cuMemAlloc. To a device without such an engine that means nothing.
  */
 static bool can_ignore_usage(unsigned usage, CUdevice device)
 {

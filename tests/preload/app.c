@@ -115,6 +115,22 @@ void app_fact_calls(const char *function)
 	app_fact(function, app_calls(function));
 }
 
+bool app_is_asleep(int thread)
+{
+	char name[64], text[512] = "";
+	const char *state;
+	FILE *file;
+
+	snprintf(name, sizeof(name), "/proc/self/task/%d/stat", thread);
+	file = fopen(name, "r");
+	if (!file)
+		return true;
+	text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
+	fclose(file);
+	state = strrchr(text, ')');
+	return state && state[1] && state[2] == 'S';
+}
+
 void app_report_driver(void)
 {
 	static const char *const functions[] = {"cuMemAlloc_v2", "cuMemFree_v2", "cuMemFreeAsync", "cuMemHostAlloc",

@@ -72,6 +72,9 @@ void app_stop_nth_call(const char *function, bool at_end, unsigned nth); /* the 
 void app_await_stopped_call(void);
 void app_release_calls(void);
 
+/* True if the thread of this process sleeps, or has ended. */
+bool app_is_asleep(int thread);
+
 void app_report_driver(void); /* reports the simulated driver's counts of calls and races as facts */
 
 /* Pauses until the test, which may look into the process meanwhile, lets the program go on. */

@@ -20,23 +20,6 @@ static _Atomic bool is_loading, is_over;
 static _Atomic int caller; /* the id of the thread that makes the first call, set just before that call */
 static int first_call, call_inside;
 
-/* True if that thread is waiting for something, according to the kernel. */
-static bool is_caller_waiting(void)
-{
-	char name[64], text[512] = "";
-	const char *state;
-	FILE *file;
-
-	snprintf(name, sizeof(name), "/proc/self/task/%d/stat", atomic_load(&caller));
-	file = fopen(name, "r");
-	if (!file)
-		return true;
-	text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
-	fclose(file);
-	state = strrchr(text, ')');
-	return state && state[1] && state[2] == 'S';
-}
-
 /* Called by the constructor of the plug-in. */
 void locked_constructor(void)
 {
@@ -45,7 +28,7 @@ void locked_constructor(void)
 	atomic_store(&is_loading, true);
 	while (!atomic_load(&caller))
 		sched_yield();
-	while (!atomic_load(&is_over) && !is_caller_waiting())
+	while (!atomic_load(&is_over) && !app_is_asleep(atomic_load(&caller)))
 		sched_yield();
 	call_inside = cuDevicePrimaryCtxRetain(&ctx, 0);
 }

@@ -61,22 +61,6 @@ static void *keep_locks_busy(void *unused)
 	return NULL;
 }
 
-static bool is_asleep(const char *task)
-{
-	char name[300], text[512] = "";
-	const char *state;
-	FILE *file;
-
-	snprintf(name, sizeof(name), "/proc/self/task/%s/stat", task);
-	file = fopen(name, "r");
-	if (!file)
-		return true;
-	text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
-	fclose(file);
-	state = strrchr(text, ')');
-	return state && state[1] && state[2] == 'S';
-}
-
 static bool are_others_asleep(void)
 {
 	DIR *tasks = opendir("/proc/self/task");
@@ -84,7 +68,8 @@ static bool are_others_asleep(void)
 	struct dirent *task;
 
 	while (tasks && (task = readdir(tasks)))
-		are_asleep &= *task->d_name == '.' || atoi(task->d_name) == getpid() || is_asleep(task->d_name);
+		are_asleep &=
+			*task->d_name == '.' || atoi(task->d_name) == getpid() || app_is_asleep(atoi(task->d_name));
 	if (tasks)
 		closedir(tasks);
 	return are_asleep;

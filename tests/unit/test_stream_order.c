@@ -405,7 +405,7 @@ START_TEST(memory_counts_for_the_account_of_its_request_until_any_kind_of_free)
 }
 END_TEST
 
-START_TEST(the_mark_outside_of_accounts_leaves_accounts_out)
+START_TEST(memory_without_an_account_has_a_mark_of_its_own)
 {
 	struct gp_stream_usage usage;
 	uint64_t one, none, each;
@@ -545,7 +545,7 @@ static TCase *case_of(enum gp_kind kind)
 	if (kind == GP_KIND_NONE) {
 		tcase_add_test(tc, a_kind_that_keeps_nothing_gives_no_stream_its_block_back);
 		tcase_add_test(tc, memory_counts_for_the_account_of_its_request_until_any_kind_of_free);
-		tcase_add_test(tc, the_mark_outside_of_accounts_leaves_accounts_out);
+		tcase_add_test(tc, memory_without_an_account_has_a_mark_of_its_own);
 		tcase_add_test(tc, memory_in_stream_order_is_counted_until_any_kind_of_free);
 		tcase_add_test(tc, a_free_in_two_steps_hides_the_block_until_the_second);
 		return tc;

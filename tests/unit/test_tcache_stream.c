@@ -215,7 +215,7 @@ START_TEST(a_cached_block_counts_for_no_account_when_the_pool_is_dropped)
 }
 END_TEST
 
-/* Cached memory of an account is not part of the mark outside of accounts. */
+/* Cached memory of an account is not part of the mark of memory without one. */
 START_TEST(a_cached_block_of_an_account_raises_no_other_mark)
 {
 	static struct gp_accounts accounts;

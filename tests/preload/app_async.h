@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/* Declarations that the files of the program app_async share. */
+
+#include "app_driver.h"
+#include "tests/sim/abi.h"
+
+extern _Atomic unsigned n_asked; /* allocations in stream order so far */
+
+/* Allocates in stream order. */
+CUdeviceptr take(size_t bytes, CUstream stream);
+
+/* Returns the number of allocations in stream order that the driver was asked for. */
+uint64_t calls_of_driver(void);
+
+CUmemoryPool default_pool(int device);
+
+/*
+ * Pairs of an allocation and a free of three sizes with a kernel between them, on one stream. Returns the number of
+ * driver calls but for the launches.
+ */
+uint64_t make_pairs(CUstream stream, unsigned n);
+
+/* Scenarios of app_async_left.c. */
+void usual(void);
+void usual_legacy(void);
+void other_context(void);
+void chosen_pool(void);
+void chosen_by_location(void);
+void chosen_and_destroyed(void);
+void named_pool(void);
+void named_default_pool(void);
+void pairs_from_made_pool(void);
+void pairs_from_pool_of_max(void);
+void chosen_pool_of_max(void);
+void chosen_beside_opened(void);
+void chosen_opened_pool(void);
+void named_pool_of_max(void);
+void named_shareable_pool(void);
+void books_of_named_pool(void);
+void named_pool_to_decompress(void);
+void named_pool_of_other_use(void);
+void named_pool_without_account(void);
+void named_opened_pool(void);
+void named_closed_pool(void);
+void created_current(void);
+void stream_of_other_device(void);
+void ended_stream(void);
+void no_bytes(void);
+void green(void);
+void no_cache_scope(void);
+void no_context(void);
+void opened_pool(void);
+void opened_with_memory(void);
+void opened_to_idle(void);
+void made_opened_with_memory(void);
+void made_opened_to_idle(void);
+void capture(void);
+void capture_elsewhere(void);
+void capture_joined(void);
