@@ -504,6 +504,20 @@ static const char *why_not_mapped_here(void)
 	return NULL;
 }
 
+/* The driver copies mapped memory only on streams of devices that can have access to it (hook_peer.h). */
+static bool can_be_reached(CUdevice device)
+{
+	int n = 0, can = 1;
+
+	if (!gp_real.cuDeviceGetCount || gp_real.cuDeviceGetCount(&n))
+		return false;
+	for (CUdevice peer = 0; can && peer < n; peer++)
+		if (peer != device &&
+			(!gp_real.cuDeviceCanAccessPeer || gp_real.cuDeviceCanAccessPeer(&can, peer, device)))
+			can = 0;
+	return can;
+}
+
 /* Returns why the context cannot have a pool of the kind vmm as far as the driver says, or NULL and the granule. */
 static const char *why_not_mapped(struct gp_context *context, uint64_t *ret_granule)
 {
@@ -517,6 +531,8 @@ static const char *why_not_mapped(struct gp_context *context, uint64_t *ret_gran
 	context->is_shareable = gp_mapping_says_shareable(context);
 	if (is_auto && (!context->is_shareable || atomic_load(&context->device->export_error)))
 		return why_cannot_share;
+	if (is_auto && !can_be_reached(context->device->index))
+		return "a device of the process cannot have access to the memory of this one";
 	return NULL;
 }
 

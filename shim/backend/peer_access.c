@@ -8,7 +8,7 @@ enum { EDGES_MAX = 4096 }; /* more than the ordered pairs of the primary context
 static struct edge {
 	CUcontext accessor, owner;
 	CUdevice device;
-	bool is_enabled, is_open; /* by the program; by gpupool */
+	bool is_enabled, is_open, is_open_to_copies; /* by the program; by gpupool */
 } edges[EDGES_MAX];
 static unsigned n_edges;
 static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF);
@@ -34,7 +34,7 @@ static struct edge *ensure_locked(CUcontext accessor, CUdevice device, CUcontext
 	unsigned i = find_locked(accessor, owner);
 
 	if (i == n_edges && n_edges < EDGES_MAX && device >= 0 && device < GP_DEVICES_MAX)
-		edges[n_edges++] = (struct edge){accessor, owner, device, false, false};
+		edges[n_edges++] = (struct edge){.accessor = accessor, .owner = owner, .device = device};
 	return i < n_edges ? &edges[i] : NULL;
 }
 
@@ -58,6 +58,19 @@ void gp_peer_access_opened(CUcontext accessor, CUdevice device, CUcontext owner)
 	if (edge)
 		edge->is_open = true;
 	gp_mutex_unlock(&lock);
+}
+
+bool gp_peer_access_open_to_copies(CUcontext accessor, CUdevice device, CUcontext owner)
+{
+	struct edge *edge = NULL;
+
+	gp_mutex_lock(&lock);
+	if (find_locked(accessor, owner) == n_edges)
+		edge = ensure_locked(accessor, device, owner);
+	if (edge)
+		edge->is_open_to_copies = true;
+	gp_mutex_unlock(&lock);
+	return edge;
 }
 
 /* Returns a copy of the edge, or one that is neither enabled nor open. */
@@ -92,7 +105,7 @@ void gp_peer_access_disabled(CUcontext accessor, CUcontext owner)
 	i = find_locked(accessor, owner);
 	if (i < n_edges)
 		edges[i].is_enabled = false;
-	if (i < n_edges && !edges[i].is_open)
+	if (i < n_edges && !edges[i].is_open && !edges[i].is_open_to_copies)
 		remove_locked(i);
 	gp_mutex_unlock(&lock);
 }

@@ -17,6 +17,13 @@
 void gp_peer_access_opened(CUcontext accessor, CUdevice device, CUcontext owner);
 bool gp_peer_access_is_open(CUcontext accessor, CUcontext owner);
 
+/*
+ * The driver copies memory of cuMemAlloc on the streams of every device, but other memory only on those of devices with
+ * access to it (measured on two H200). Notes that gpupool opens the owner's memory to copies by the accessor's device,
+ * unless the device has access already. Returns true if so.
+ */
+bool gp_peer_access_open_to_copies(CUcontext accessor, CUdevice device, CUcontext owner);
+
 /* True if the program has enabled the access. */
 bool gp_peer_access_is_enabled(CUcontext accessor, CUcontext owner);
 

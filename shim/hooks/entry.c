@@ -20,6 +20,7 @@
 #include <errno.h>
 
 #include "hook_memory.h"
+#include "hook_peer.h"
 #include "pool/base.h"
 #include "shim/backend/deep.h"
 #include "shim/base/slow_path.h"
@@ -114,6 +115,10 @@ static CUresult visited(CUresult r)
 	DIRECT(symbol, parameters, gp_submit_visit(), visited(gp_real.symbol arguments))
 #define HOOK_WAITS(symbol, name, version, flags, parameters, arguments) \
 	DIRECT(symbol, parameters, if (gp_unlikely(gp_deep_is())) gp_deep_await(), gp_real.symbol arguments)
+#define IS_COPY(symbol) (!__builtin_strncmp(#symbol, "cuMemcpy", sizeof("cuMemcpy") - 1))
+/* True if the driver has refused a copy that it may make now. */
+#define HAS_TO_COPY_AGAIN(symbol, r, stream) \
+	(IS_COPY(symbol) && gp_unlikely((r) == CUDA_ERROR_INVALID_VALUE) && gp_peer_open_to_copies(stream))
 #define WORK(symbol, name, version, flags, parameters, arguments, stream)                                     \
 	static __attribute__((noinline)) CUresult see_##symbol parameters                                     \
 	{                                                                                                     \
@@ -130,7 +135,7 @@ static CUresult visited(CUresult r)
 		gp_stream_order_see(stream, flags);                                                           \
 		r = gp_real.symbol arguments;                                                                 \
 		gp_submit_end(lane);                                                                          \
-		return r;                                                                                     \
+		return HAS_TO_COPY_AGAIN(symbol, r, stream) ? see_##symbol arguments : r;                     \
 	}                                                                                                     \
 	EXPORTED(symbol, parameters)                                                                          \
 	{                                                                                                     \
@@ -144,6 +149,6 @@ static CUresult visited(CUresult r)
 			return see_##symbol arguments;                                                        \
 		r = gp_real.symbol arguments;                                                                 \
 		gp_submit_end(lane);                                                                          \
-		return r;                                                                                     \
+		return HAS_TO_COPY_AGAIN(symbol, r, stream) ? see_##symbol arguments : r;                     \
 	}
 #include "shim/driver/hooks.def"

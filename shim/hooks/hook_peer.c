@@ -4,20 +4,26 @@
 /*
  * Hooks that enable and disable peer access. They note a change (peer_access.h) before they apply it to the mapped
  * chunks, also of other processes. So a chunk that is mapped meanwhile either is among these, or gets its access from
- * the note (backend_mapping.c, ipc_mapped.c).
+ * the note (backend_mapping.c, ipc_mapped.c). gpupool itself gives access where the program needs none: for pools that
+ * the program has opened, and for copies.
  */
 
 #include "hook_peer.h"
-#include "shim/backend/async.h"
+
+#include <errno.h>
+
 #include "made_pool.h"
+#include "shim/backend/async.h"
 #include "shim/backend/default_pool.h"
 #include "shim/backend/peer_access.h"
 #include "shim/base/log.h"
+#include "shim/base/slow_path.h"
 #include "shim/context/context.h"
 #include "shim/context/driver_call.h"
 #include "shim/context/green.h"
 #include "shim/driver/driver_table.h"
 #include "shim/ipc/ipc.h"
+#include "shim/process.h"
 
 struct change {
 	struct gp_context *owner;
@@ -206,4 +212,52 @@ void gp_peer_open_pools(CUdevice device)
 		if (owner && (gp_default_pool_is_open_to(owner, device) || gp_made_pools_are_open_to(owner, device)))
 			open_pool(owner, device);
 	}
+}
+
+struct opening {
+	CUcontext accessor;
+	CUdevice device;
+	bool is_new;
+};
+
+/* Finds the context whose device works on the stream, and that device. */
+static bool find_worker(CUstream stream, CUcontext *ret_accessor, CUdevice *ret_device)
+{
+	struct gp_context *context;
+	CUcontext handle;
+
+	if ((uintptr_t)stream <= 2 || !gp_real.cuStreamGetCtx)
+		return find_accessor(ret_accessor, ret_device);
+	if (gp_real.cuStreamGetCtx(stream, &handle))
+		return false;
+	*ret_accessor = owner_of(handle);
+	context = gp_table_find(*ret_accessor, -1);
+	if (!context)
+		return find_accessor(ret_accessor, ret_device);
+	*ret_device = context->device->index;
+	gp_context_put(context);
+	return true;
+}
+
+static void open_to_copies(void *arg, struct gp_context *owner)
+{
+	struct opening *opening = arg;
+
+	if (owner->device->index == opening->device ||
+		!gp_peer_access_open_to_copies(opening->accessor, opening->device, owner->handle))
+		return;
+	set_access(owner->handle, opening->device, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	opening->is_new = true;
+}
+
+bool gp_peer_open_to_copies(CUstream stream)
+{
+	struct opening opening = {.is_new = false};
+	int saved_errno = errno;
+
+	if (!gp_slow_path_is_any(GP_SLOW_PATH_BYPASS) && gp_process_is_on() &&
+		find_worker(stream, &opening.accessor, &opening.device))
+		gp_context_each(open_to_copies, &opening);
+	errno = saved_errno;
+	return opening.is_new;
 }

@@ -253,8 +253,10 @@ DEVIATIONS = (
             Row("query(_.*)?", r"attributes/(large|inside|small), attribute .*", ("managed",), None, "gpu",
                 is_certain=False),
             Row("query(_.*)?", r"batch/.*", ("managed",), r".*, managed 1"),
-            Row("devices_access", r"(never-enabled|disabled)/synchronise", ("managed",), "0", "sim"),
-            Row("devices_access", r"(never-enabled|disabled)/.*", ("managed",), None, "gpu", is_certain=False),
+            Row("devices_access", r"(never-enabled|disabled|copied-then-touched)/synchronise", ("managed",), "0", "sim"),
+            Row("devices_access", r"sets/set", ("managed",), "0", "sim"),
+            Row("devices_access", r"(never-enabled|disabled|copied-then-touched|sets)(/.*)?", ("managed",), None, "gpu",
+                is_certain=False),
             Row("runtime(_.*)?", r"attributes/(block|inside|small)", ("managed",), "type 3, .*, host pointer 1"),
         ),
     ),
@@ -326,6 +328,27 @@ DEVIATIONS = (
         (
             Row("async", r"pool-books/used after cuMemFree and the trim", STREAMED, "0", "gpu",
                 is_certain=False),
+        ),
+    ),
+    Deviation(
+        "a copy on a stream of another device reaches memory of a pool that is not open to that device",
+        "it is memory like that of cudaMalloc, which the driver copies on streams of every device",
+        "asyncoff",
+        "copies from a pool need access to it",
+        "A copy on a stream of another device",
+        (
+            Row("devices_pools", r"(default|made)-copies/(to|from) .*",
+                tuple(name for name in STREAMED if name != "uncached"), "0"),
+        ),
+    ),
+    Deviation(
+        "a kernel of another device reaches mapped memory after a copy on a stream of that device",
+        "the driver makes such a copy of mapped memory only on devices with access to it",
+        "split",
+        "kernels need access that was enabled",
+        "From then on a kernel of that device can touch the memory",
+        (
+            Row("devices_access", r"copied-then-touched/(launch|synchronise)", ("vmm", "async"), "0"),
         ),
     ),
     Deviation(

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* A kernel that touches another device's memory without peer access, which is an error in the program. */
+/*
+ * Another device's memory without peer access: a kernel that touches it, which is an error in the program, and copies,
+ * which are none.
+ */
 
 #include "devices.h"
 
@@ -95,7 +98,109 @@ static void green(void)
 	app_result("wrong words", (int)devices_count_wrong(0, ptr, 5));
 }
 
+/* Copies on a stream of the other device between the memory, the host and memory of its own. */
+static void copy_each_way(CUdeviceptr ptr, CUdeviceptr own, CUstream stream)
+{
+	static uint32_t words[WORDS];
+
+	devices_fill_and_wait(0, ptr, 5);
+	devices_enter(1);
+	app_result("to the host", cuMemcpyDtoHAsync_v2(words, ptr, sizeof(words), stream));
+	app_result("wait", cuStreamSynchronize(stream));
+	app_result("word", (int)words[WORDS - 1]);
+	words[0] = 6;
+	app_result("from the host", cuMemcpyHtoDAsync_v2(ptr, words, sizeof(words), stream));
+	app_result("to its own", cuMemcpyDtoDAsync_v2(own, ptr, sizeof(words), stream));
+	app_result("from its own", cuMemcpyDtoDAsync_v2(ptr, own, sizeof(words), stream));
+	app_result("to its own, any kind", cuMemcpyAsync(own, ptr, sizeof(words), stream));
+	app_result("wait", cuStreamSynchronize(stream));
+	app_result("words that differ here", (int)devices_count_wrong(0, ptr, 5));
+	app_result("words that differ there", (int)devices_count_wrong(1, own, 5));
+}
+
+static void copies(void)
+{
+	CUdeviceptr ptrs[3], own;
+
+	if (!devices_start_peers())
+		return;
+	own = app_alloc(MIB);
+	devices_enter(0);
+	ptrs[0] = app_alloc(64 * KIB);
+	ptrs[1] = app_alloc(16 * MIB);
+	copy_each_way(ptrs[0], own, devices[1].stream);
+	copy_each_way(ptrs[1], own, NULL);
+	/* The device's memory from after the first copy. */
+	devices_enter(0);
+	ptrs[2] = app_alloc(64 * MIB);
+	copy_each_way(ptrs[2], own, devices[1].stream);
+	/* A copy that is wrong in itself. */
+	devices_enter(1);
+	app_result("beyond", cuMemcpyDtoDAsync_v2(own, ptrs[2], (size_t)1 << 40, devices[1].stream));
+	app_result("free", cuMemFree_v2(ptrs[1]));
+	app_result("enable", cuCtxEnablePeerAccess(devices[0].ctx, 0));
+	app_result("disable", cuCtxDisablePeerAccess(devices[0].ctx));
+	app_result("disable again", cuCtxDisablePeerAccess(devices[0].ctx));
+	copy_each_way(ptrs[0], own, devices[1].stream);
+}
+
+/* Copies that wait, and a stream of the other device while the memory's device is current. */
+static void copies_now(void)
+{
+	static uint32_t words[WORDS];
+	CUdeviceptr ptr, own;
+
+	if (!devices_start_peers())
+		return;
+	ptr = app_alloc(4 * MIB);
+	devices_fill_and_wait(0, ptr, 5);
+	app_result("on the other's stream", cuMemcpyDtoHAsync_v2(words, ptr, sizeof(words), devices[1].stream));
+	app_result("wait", cuStreamSynchronize(devices[1].stream));
+	app_result("word", (int)words[WORDS - 1]);
+	devices_enter(1);
+	own = app_alloc(MIB);
+	app_result("to the host", cuMemcpyDtoH_v2(words, ptr, sizeof(words)));
+	app_result("from the host", cuMemcpyHtoD_v2(ptr, words, sizeof(words)));
+	app_result("to its own", cuMemcpyDtoD_v2(own, ptr, sizeof(words)));
+	app_result("any kind", cuMemcpy(ptr, own, sizeof(words)));
+	app_result("wait", cuCtxSynchronize());
+	app_result("words that differ here", (int)devices_count_wrong(0, ptr, 5));
+}
+
+/* A copy needs no access, and does not give the program any. */
+static void copied_then_touched(void)
+{
+	static uint32_t words[WORDS];
+	CUdeviceptr ptr;
+
+	if (!devices_start_peers())
+		return;
+	ptr = app_alloc(4 * MIB);
+	devices_fill_and_wait(0, ptr, 5);
+	devices_enter(1);
+	app_result("to the host", cuMemcpyDtoH_v2(words, ptr, sizeof(words)));
+	app_result("launch", devices_fill(1, ptr, 6));
+	app_result("synchronise", cuStreamSynchronize(devices[1].stream));
+}
+
+/* Sets the memory from the other device. */
+static void sets(void)
+{
+	CUdeviceptr ptr;
+
+	if (!devices_start_peers())
+		return;
+	ptr = app_alloc(4 * MIB);
+	devices_enter(1);
+	app_result("set", cuMemsetD32Async(ptr, 7, WORDS, devices[1].stream));
+	app_result("wait", cuStreamSynchronize(devices[1].stream));
+}
+
 const struct app_scenario app_scenarios[] = {
+	{"copies", copies, 0},
+	{"copies-now", copies_now, 0},
+	{"copied-then-touched", copied_then_touched, 0},
+	{"sets", sets, 0},
 	{"never-enabled", never_enabled, 0},
 	{"disabled", disabled, 0},
 	{"reset", reset, 0},

@@ -174,6 +174,7 @@ NEEDS = {
     ),
     "devices": (Needs(name="two", devices=2), Needs(name="four", devices=4)),
     "devices_info": (Needs(devices=2, is_alone=True),),
+    "devices_pools": (Needs(devices=2, configs=(*USUAL_NAMES, "asyncoff")),),
     "devices_access": (Needs(devices=2, is_strict=False, configs=(*USUAL_NAMES, "managed", "async")),),
     "first": first_access_needs(devices=2),
     "first_alone": first_access_needs(devices=1),

@@ -148,15 +148,19 @@ static void keep_status(const char *name)
 	ck_assert_int_eq(play_run_stat("status", status_text, sizeof(status_text)), 0);
 }
 
-/* The pool type that GPUPOOL_POOL=auto is, and the reason for split. */
+/* The pool type that GPUPOOL_POOL=auto is, the reason for split, and whether GPUPOOL_POOL=vmm is vmm in spite of it. */
 static const struct {
-	const char *variable, *pool, *reason;
+	const char *variables[2], *pool, *reason;
+	bool is_for_auto_only;
 } choices[] = {
-	{"SIMGPU_DEVICES=1", "vmm", NULL},
-	{"SIMGPU_LACKS=102", "split", "the driver cannot map memory on the device"},
-	{"SIMGPU_FAULT=cuMemMap:1+=801", "split", "the driver cannot map memory on the device"},
-	{"SIMGPU_LACKS=103", "split", "the driver cannot share mapped memory with other processes"},
-	{"GPUPOOL_BACKEND=managed", "split", "GPUPOOL_BACKEND is not device"},
+	{{"SIMGPU_DEVICES=1"}, "vmm", NULL},
+	{{"SIMGPU_DEVICES=2"}, "vmm", NULL},
+	{{"SIMGPU_LACKS=102"}, "split", "the driver cannot map memory on the device"},
+	{{"SIMGPU_FAULT=cuMemMap:1+=801"}, "split", "the driver cannot map memory on the device"},
+	{{"SIMGPU_LACKS=103"}, "split", "the driver cannot share mapped memory with other processes", true},
+	{{"SIMGPU_DEVICES=2", "SIMGPU_FAULT=cuDeviceCanAccessPeer:1+=1"}, "split",
+		"a device of the process cannot have access to the memory of this one", true},
+	{{"GPUPOOL_BACKEND=managed"}, "split", "GPUPOOL_BACKEND is not device"},
 };
 
 /* Memory that can be exported is refused, as under WSL 2, where the driver claims that it can be. */
@@ -181,12 +185,12 @@ END_TEST
  * MiB consists of four chunks. The mapping calls are those of the chunks and of two arenas, and no others: each takes a
  * driver 5 to 90 us.
  */
-#define CALLS_OF_EVERY_KIND(attributes)                                               \
-	"cuDeviceGetCount 1\ncuDeviceTotalMem_v2 1\ncuDeviceGetAttribute " attributes \
+#define CALLS_OF_EVERY_KIND(counts, attributes)                                                \
+	"cuDeviceGetCount " counts "\ncuDeviceTotalMem_v2 1\ncuDeviceGetAttribute " attributes \
 	"\ncuDeviceGetUuid_v2 1\ncuCtxGetDevice 1\ncuCtxGetId 1\ncuStreamGetGreenCtx 1\n"
-#define CALLS_OF_CUT CALLS_OF_EVERY_KIND("1") "cuMemAlloc_v2 1\ncuMemGetInfo_v2 1\ntotal 9\n"
-#define CALLS_OF_MAPPED(chunks, looks, total)                                                                   \
-	CALLS_OF_EVERY_KIND("4")                                                                                \
+#define CALLS_OF_CUT CALLS_OF_EVERY_KIND("1", "1") "cuMemAlloc_v2 1\ncuMemGetInfo_v2 1\ntotal 9\n"
+#define CALLS_OF_MAPPED(counts, chunks, looks, total)                                                           \
+	CALLS_OF_EVERY_KIND(counts, "4")                                                                        \
 	"cuMemGetInfo_v2 " looks "\ncuMemCreate " chunks                                                        \
 	"\ncuMemGetAllocationGranularity 1\ncuMemAddressReserve 2\ncuMemMap " chunks "\ncuMemSetAccess " chunks \
 	"\ntotal " total "\n"
@@ -199,10 +203,10 @@ static const struct {
 	{"GPUPOOL_POOL=binned", "first", CALLS_OF_CUT},
 	{"GPUPOOL_POOL=split", "first", CALLS_OF_CUT},
 	{"GPUPOOL_POOL=split", "first_large", CALLS_OF_CUT},
-	{"GPUPOOL_POOL=vmm", "first", CALLS_OF_MAPPED("1", "2", "18")},
-	{"GPUPOOL_POOL=vmm", "first_large", CALLS_OF_MAPPED("4", "5", "30")},
-	{"GPUPOOL_POOL=auto", "first", CALLS_OF_MAPPED("1", "2", "18")},
-	{"GPUPOOL_POOL=auto", "first_large", CALLS_OF_MAPPED("4", "5", "30")},
+	{"GPUPOOL_POOL=vmm", "first", CALLS_OF_MAPPED("1", "1", "2", "18")},
+	{"GPUPOOL_POOL=vmm", "first_large", CALLS_OF_MAPPED("1", "4", "5", "30")},
+	{"GPUPOOL_POOL=auto", "first", CALLS_OF_MAPPED("2", "1", "2", "19")},
+	{"GPUPOOL_POOL=auto", "first_large", CALLS_OF_MAPPED("2", "4", "5", "31")},
 };
 
 START_TEST(the_first_allocation_makes_no_driver_call_but_these)
@@ -331,9 +335,10 @@ static void read_page(const char *dir, char pool[static GP_PAGE_TEXT])
 START_TEST(the_counter_page_of_a_process_that_has_ended_names_the_pool_type_that_was_used)
 {
 	bool is_auto = _i % 2;
-	const char *variable = choices[_i / 2].variable;
+	const char *const *variables = choices[_i / 2].variables;
 	char dir[] = "/dev/shm/gpupool-test-XXXXXX", pool[GP_PAGE_TEXT], runtime_dir[64], command[64];
-	const char *env[] = {is_auto ? "GPUPOOL_POOL=auto" : MAPPED, variable, runtime_dir, "GPUPOOL_LOG=off", NULL};
+	const char *env[] = {is_auto ? "GPUPOOL_POOL=auto" : MAPPED, runtime_dir, "GPUPOOL_LOG=off", variables[0],
+		variables[1], NULL};
 
 	/* There are pages only where files are in memory. */
 	if (!mkdtemp(dir))
@@ -344,14 +349,14 @@ START_TEST(the_counter_page_of_a_process_that_has_ended_names_the_pool_type_that
 	read_page(dir, pool);
 	snprintf(command, sizeof(command), "rm -rf %s", dir);
 	ck_assert_int_eq(system(command), 0);
-	/* GPUPOOL_POOL=vmm does without exports. */
-	ck_assert_str_eq(pool, !is_auto && strstr(variable, "103") ? "vmm" : choices[_i / 2].pool);
+	ck_assert_str_eq(pool, !is_auto && choices[_i / 2].is_for_auto_only ? "vmm" : choices[_i / 2].pool);
 }
 END_TEST
 
 START_TEST(auto_is_vmm_where_that_works_and_otherwise_split_with_the_reason_in_the_status)
 {
-	const char *env[] = {"GPUPOOL_POOL=auto", "GPUPOOL_LOG=info", choices[_i].variable, NULL};
+	const char *env[] = {
+		"GPUPOOL_POOL=auto", "GPUPOOL_LOG=info", choices[_i].variables[0], choices[_i].variables[1], NULL};
 	char expected[256];
 
 	play_run(&(struct play){.program = "app_memory",
@@ -373,7 +378,7 @@ START_TEST(auto_is_vmm_where_that_works_and_otherwise_split_with_the_reason_in_t
 		choices[_i].reason ? choices[_i].reason : "");
 	ck_assert_int_eq(strstr(status_text, expected) != NULL, choices[_i].reason != NULL);
 	snprintf(expected, sizeof(expected), ", pool %s, ", choices[_i].pool);
-	ck_assert_int_eq(strstr(status_text, expected) != NULL || strstr(choices[_i].variable, "BACKEND"), 1);
+	ck_assert_int_eq(strstr(status_text, expected) != NULL || strstr(choices[_i].variables[0], "BACKEND"), 1);
 }
 END_TEST
 

@@ -23,8 +23,11 @@ static uint64_t address(const void *ptr)
 	return (uint64_t)(uintptr_t)ptr;
 }
 
-/* The ends of a copy that must be CUDA's memory according to the function's name. Other ends may be any memory. */
-enum { ANY = 0, TO_DEVICE = 1, FROM_DEVICE = 2, WITHIN_DEVICE = 3 };
+/*
+ * The ends of a copy that must be CUDA's memory according to the function's name. Other ends may be any memory. A copy
+ * between devices needs no access.
+ */
+enum { ANY = 0, TO_DEVICE = 1, FROM_DEVICE = 2, WITHIN_DEVICE = 3, BETWEEN = 4, BETWEEN_DEVICES = 7 };
 
 struct end {
 	struct sim_block *block; /* NULL: pageable memory */
@@ -53,6 +56,13 @@ static CUresult end_of(uint64_t addr, size_t bytes, bool promised, struct end *e
 	if (bytes > sim_block_reach(end->block) - addr)
 		end->block = NULL; /* reaches beyond the pinned memory */
 	return CUDA_SUCCESS;
+}
+
+/* Memory of cuMemAlloc is copied on streams of every device, as measured on two H200. */
+static bool may_copy(const struct sim_stream *stream, const struct sim_block *block)
+{
+	return !block || (block->kind != SIM_MAPPED && block->kind != SIM_POOLED) ||
+	       sim_effect_may_touch(stream->ctx, block);
 }
 
 static void stage(struct sim_op *op)
@@ -89,6 +99,8 @@ static CUresult copy(uint64_t dst, uint64_t src, size_t bytes, int promise, stru
 		return CUDA_SUCCESS;
 	SIM_TRY(sim_capture_implicit(stream));
 	SIM_TRY(build(&op, promise, &to, &from));
+	if (!(promise & BETWEEN) && !(may_copy(stream, to.block) && may_copy(stream, from.block)))
+		return CUDA_ERROR_INVALID_VALUE;
 	if (!from.block && !stream->capture)
 		stage(&op);
 	result = sim_stream_submit(stream, &op);
@@ -141,7 +153,7 @@ static CUresult copy_peer(uint64_t dst, CUcontext dst_ctx, uint64_t src, CUconte
 
 	SIM_TRY(sim_ctx_of(dst_ctx, &ctx));
 	SIM_TRY(sim_ctx_of(src_ctx, &ctx));
-	return copy_async(dst, src, bytes, WITHIN_DEVICE, stream, per_thread);
+	return copy_async(dst, src, bytes, BETWEEN_DEVICES, stream, per_thread);
 }
 
 /* The copy follows all earlier work of both contexts, and all later work follows it. The call waits for both. */
@@ -154,7 +166,7 @@ static CUresult copy_peer_in_turn(
 	SIM_TRY(sim_ctx_of(src_handle, &src_ctx));
 	SIM_TRY(sim_ctx_synchronize(dst_ctx));
 	SIM_TRY(sim_ctx_synchronize(src_ctx));
-	SIM_TRY(copy_async(dst, src, bytes, WITHIN_DEVICE, NULL, per_thread));
+	SIM_TRY(copy_async(dst, src, bytes, BETWEEN_DEVICES, NULL, per_thread));
 	SIM_TRY(sim_ctx_synchronize(dst_ctx));
 	return sim_ctx_synchronize(src_ctx);
 }
@@ -179,7 +191,7 @@ static CUresult set(
 	if (!n)
 		return CUDA_SUCCESS;
 	SIM_TRY(end_of(dst, op.bytes, true, &to));
-	if (!to.block || dst % width || n > SIZE_MAX / width)
+	if (!to.block || dst % width || n > SIZE_MAX / width || !sim_effect_may_touch(stream->ctx, to.block))
 		return CUDA_ERROR_INVALID_VALUE;
 	op.name = sim_call_name();
 	op.duration_ns = SMALL_NS + op.bytes / MEMSET_BYTES_NS;

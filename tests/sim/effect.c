@@ -42,14 +42,23 @@ static void report_invalid_use(
 						      : "memory of a context without access");
 }
 
-/* Mapped memory may be touched only by devices to which cuMemSetAccess gave access. */
+bool sim_effect_may_touch(const struct sim_ctx *ctx, const struct sim_block *block)
+{
+	unsigned bit = 1u << ctx->device->ordinal;
+
+	if (block->kind == SIM_MAPPED)
+		return block->access & bit;
+	if (block->kind == SIM_POOLED && block->device != ctx->device)
+		return block->pool->access & bit;
+	return block->kind >= SIM_MANAGED || sim_ctx_may_touch(ctx, block->ctx);
+}
+
+/* A copy was checked when it was submitted. */
 static bool may_touch(const struct sim_work *work, const struct sim_block *block)
 {
-	if (block->kind == SIM_MAPPED)
-		return block->access & (work->op.kind == SIM_COPY ? ~0u : 1u << work->ctx->device->ordinal);
-	if (block->kind == SIM_POOLED && block->device != work->ctx->device && work->op.kind != SIM_COPY)
-		return block->pool->access & 1u << work->ctx->device->ordinal;
-	return work->op.kind == SIM_COPY || block->kind >= SIM_MANAGED || sim_ctx_may_touch(work->ctx, block->ctx);
+	if (work->op.kind == SIM_COPY)
+		return block->kind != SIM_MAPPED || block->access;
+	return sim_effect_may_touch(work->ctx, block);
 }
 
 bool sim_effect_check(struct sim_work *work)

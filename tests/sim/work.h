@@ -91,6 +91,7 @@ bool sim_work_polls_shared_memory(void);
  * invalid address. sim_effect_bring moves managed memory to the device, and returns the time in ns.
  */
 bool sim_effect_check(struct sim_work *work);
+bool sim_effect_may_touch(const struct sim_ctx *ctx, const struct sim_block *block); /* other work than copies */
 void sim_effect_sample(struct sim_work *work);
 uint64_t sim_effect_bring(struct sim_work *work);
 void sim_effect_apply(struct sim_work *work);

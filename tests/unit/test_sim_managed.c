@@ -90,19 +90,20 @@ END_TEST
 
 static const struct {
 	int flags; /* access of the other device */
-	CUresult result;
-} accesses[] = {{CU_MEM_ACCESS_FLAGS_PROT_READWRITE, CUDA_SUCCESS},
-	{CU_MEM_ACCESS_FLAGS_PROT_NONE, CUDA_ERROR_ILLEGAL_ADDRESS}};
+	CUresult copied, filled;
+} accesses[] = {{CU_MEM_ACCESS_FLAGS_PROT_READWRITE, CUDA_SUCCESS, CUDA_SUCCESS},
+	{CU_MEM_ACCESS_FLAGS_PROT_NONE, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_ILLEGAL_ADDRESS}};
 
 START_TEST(other_devices_can_access_a_memory_pool_only_if_it_allows_that)
 {
 	CUmemPoolProps props = {.allocType = 1, .location = {.type = 1, .id = 0}};
 	CUmemAccessDesc access = {.location = {.type = 1, .id = 1}, .flags = accesses[_i].flags};
 	CUmemoryPool pool;
-	CUcontext other;
-	CUdeviceptr ptr;
+	CUcontext owner, other;
+	CUdeviceptr ptr, own;
 
 	test_start_with("SIMGPU_DEVICES", "2");
+	ok(cuCtxGetCurrent(&owner));
 	ok(cuMemPoolCreate(&pool, &props));
 	ok(cuMemAllocFromPoolAsync(&ptr, 4 * MIB, pool, NULL));
 	ok(cuCtxSynchronize());
@@ -111,9 +112,13 @@ START_TEST(other_devices_can_access_a_memory_pool_only_if_it_allows_that)
 	fails(cuMemPoolSetAccess(pool, &access, 1), CUDA_ERROR_INVALID_DEVICE);
 	ok(cuDevicePrimaryCtxRetain(&other, 1));
 	ok(cuCtxSetCurrent(other));
+	ok(cuMemAlloc_v2(&own, MIB));
+	fails(cuMemcpyDtoDAsync_v2(own, ptr, MIB, NULL), accesses[_i].copied);
+	fails(cuMemcpyDtoDAsync_v2(ptr, own, MIB, NULL), accesses[_i].copied);
+	ok(cuMemcpyPeerAsync(own, other, ptr, owner, MIB, NULL));
 	test_load_kernels(&test_kernels);
 	ok(test_fill(NULL, ptr, 1, 1));
-	fails(cuCtxSynchronize(), accesses[_i].result);
+	fails(cuCtxSynchronize(), accesses[_i].filled);
 }
 END_TEST
 
