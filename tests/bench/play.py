@@ -11,20 +11,35 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "gpu"))
 
 
+MEMPOOL_HANDLE = 17  # CUpointer_attribute
 RESERVED_MEM_HIGH = 6  # CUmemPool_attribute
 
 
-def default_pool_peak():
-    """The most bytes that the default pool of the first device has reserved; None if the driver does not say it."""
+def pool_peak(find):
+    """The most bytes that a pool has reserved. find(driver, pool) asks the driver for the pool. None: no such answer."""
+    pool, peak = ctypes.c_void_p(), ctypes.c_uint64()
     try:
         driver = ctypes.CDLL("libcuda.so.1")
-        get_device, get_pool, get = driver.cuDeviceGet, driver.cuDeviceGetDefaultMemPool, driver.cuMemPoolGetAttribute
+        error = find(driver, pool) or driver.cuMemPoolGetAttribute(pool, RESERVED_MEM_HIGH, ctypes.byref(peak))
     except (OSError, AttributeError):
         return None
-    device, pool, peak = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_uint64()
-    error = (get_device(ctypes.byref(device), 0) or get_pool(ctypes.byref(pool), device)
-             or get(pool, RESERVED_MEM_HIGH, ctypes.byref(peak)))
     return None if error else peak.value
+
+
+def default_pool_peak():
+    """That of the first device's default pool."""
+    def find(driver, pool):
+        device = ctypes.c_int()
+        return (driver.cuDeviceGet(ctypes.byref(device), 0)
+                or driver.cuDeviceGetDefaultMemPool(ctypes.byref(pool), device))
+    return pool_peak(find)
+
+
+def peak_of_pool_of(address):
+    """That of the pool that the memory at the address is from."""
+    def find(driver, pool):
+        return driver.cuPointerGetAttribute(ctypes.byref(pool), MEMPOOL_HANDLE, ctypes.c_uint64(address))
+    return pool_peak(find)
 
 
 def print_line(text):

@@ -322,27 +322,31 @@ class PlayersTest(Quiet):
                 self.assertGreater(found["pool_peak"], 0)
                 self.assertEqual((found["beside"], "own_peak" in found), (0, False))
 
-    def test_the_peak_of_the_driver_s_default_pool_is_read(self):
+    def test_the_peak_of_a_pool_of_the_driver_is_read(self):
         program = f"""
 import ctypes, sys
 sys.path.insert(0, {str(SCRIPT.parents[1] / "tests" / "bench")!r})
 import play
+block, of_block = ctypes.c_void_p(4096), None
 if sys.argv[1:]:
-    runtime, block = ctypes.CDLL(sys.argv[1]), ctypes.c_void_p()
+    runtime = ctypes.CDLL(sys.argv[1])
     assert not runtime.cudaMallocAsync(ctypes.byref(block), ctypes.c_size_t(5 << 20), None)
+    of_block = play.peak_of_pool_of(block.value)
     assert not runtime.cudaFreeAsync(block, None)
     assert not runtime.cudaDeviceSynchronize()
-print(play.default_pool_peak())
+print(play.default_pool_peak(), of_block, play.peak_of_pool_of(block.value))
 """
         runtime = next(SIM.glob("libcudart.so.*"))
         for words, library in (([runtime], f"{SIM}"), ([], f"{PROGRAMS}")):  # the driver without pools has no such peak
             done = subprocess.run([sys.executable, "-B", "-c", program, *words], capture_output=True, text=True, timeout=60,
                                   check=False, env={**os.environ, "LD_LIBRARY_PATH": library})
             self.assertEqual((done.returncode, done.stderr), (0, ""))
+            peak, of_block, of_none = done.stdout.split()
+            self.assertEqual((of_block, of_none), (peak, "None"))
             if words:
-                self.assertGreaterEqual(int(done.stdout), 5 << 20)
+                self.assertGreaterEqual(int(peak), 5 << 20)
             else:
-                self.assertEqual(done.stdout, "None\n")
+                self.assertEqual(peak, "None")
 
     def test_programs_in_stream_order_run_alone_once_and_jax_is_the_first(self):
         found = []
