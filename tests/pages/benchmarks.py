@@ -83,7 +83,7 @@ SECTIONS = (
     Section("Allocations in stream order", ("async", "async-pytorch", "async-cupy", "async-jax", "async-rmm", "async-memory"),
             "`cudaMallocAsync` and `cudaFreeAsync` from the driver's default pool (raw), and from gpupool: nanoseconds of a pair, "
             "or of a step of a program. A machine drifts by up to 30 % within minutes, so the times of programs are compared by the ratio of runs that took turns. "
-            "*RMM step* allocates from a pool that RMM makes, which the driver served also under gpupool at that commit."),
+            "*RMM step* allocates from a pool that RMM makes."),
     Section("Several threads", ("threads",),
             "Nanoseconds of a pair as each thread sees it: wall time, times threads, over pairs.",
             "threads.svg", "Time of a pair of malloc and free by allocator, with 16 threads"),
@@ -209,7 +209,7 @@ PEAKS = {"outside_peak": "in use on the device", "own_peak": "taken by the progr
 
 def peak_words(peak):
     if (peak["peer"], peak["key"]) == ("raw", "own_peak"):
-        return "taken by the driver's default pool"
+        return "taken by the driver's pool"
     return PEAKS.get(peak["key"], peak["key"])
 
 

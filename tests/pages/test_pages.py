@@ -140,7 +140,7 @@ class Pages(unittest.TestCase):
         self.assertIn("| CuPy step | step | `split` | own pool | 1.004 | 0.990 to 1.012 | 15 |\n", page)
         self.assertIn("| CuPy step | step | `vmm` | own pool | 1.004 | | 3 |\n", page)
         self.assertIn("| CuPy step | own pool | taken by the program's own pool | 16 MiB |\n", page)
-        self.assertIn("| CuPy step | raw | taken by the driver's default pool | 16 MiB |\n", page)
+        self.assertIn("| CuPy step | raw | taken by the driver's pool | 16 MiB |\n", page)
         self.assertIn("| preload without CUDA: wall time | 140 us |\n", page)
         self.assertIn("| `split`, static runtime | malloc and free, 1 GiB | memory 0, fence 0.5 |\n", page)
 
