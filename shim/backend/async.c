@@ -43,7 +43,7 @@ static CUresult set_access(CUmemoryPool pool, CUdevice device, int flags)
 }
 
 /*
- * Gives access to the devices that the program has enabled so far. hooks/hook_peer.c adds later ones: the pool is
+ * Gives access to the devices that have it so far (peer_access.h). hooks/hook_peer.c adds later ones: the pool is
  * already stored in the context when this function looks, so that none is missed.
  */
 static void allow_peers(const struct gp_context *context, CUmemoryPool pool)

@@ -7,7 +7,7 @@
  * driver must not be called. Memory is created, mapped, unmapped and released in the relaxed capture mode, since these
  * calls involve no stream.
  *
- * A new chunk is accessible to its own device and to the devices that the program has enabled so far.
+ * A new chunk is accessible to its own device and to the devices that have access so far (peer_access.h).
  * hooks/hook_peer.c gives access to those that are enabled later.
  */
 

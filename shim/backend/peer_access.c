@@ -28,11 +28,18 @@ static unsigned find_locked(CUcontext accessor, CUcontext owner)
 	return i;
 }
 
-/* Returns the edge, which is added if there is none; NULL: there is no room. */
+/*
+ * Returns the edge, which is added if there is none; NULL: there is no room. An edge of another device is that of an
+ * earlier context with the same handle.
+ */
 static struct edge *ensure_locked(CUcontext accessor, CUdevice device, CUcontext owner)
 {
 	unsigned i = find_locked(accessor, owner);
 
+	if (i < n_edges && edges[i].device != device) {
+		remove_locked(i);
+		i = n_edges;
+	}
 	if (i == n_edges && n_edges < EDGES_MAX && device >= 0 && device < GP_DEVICES_MAX)
 		edges[n_edges++] = (struct edge){.accessor = accessor, .owner = owner, .device = device};
 	return i < n_edges ? &edges[i] : NULL;
@@ -60,17 +67,15 @@ void gp_peer_access_opened(CUcontext accessor, CUdevice device, CUcontext owner)
 	gp_mutex_unlock(&lock);
 }
 
-bool gp_peer_access_open_to_copies(CUcontext accessor, CUdevice device, CUcontext owner)
+void gp_peer_access_opened_to_copies(CUcontext accessor, CUdevice device, CUcontext owner)
 {
-	struct edge *edge = NULL;
+	struct edge *edge;
 
 	gp_mutex_lock(&lock);
-	if (find_locked(accessor, owner) == n_edges)
-		edge = ensure_locked(accessor, device, owner);
+	edge = ensure_locked(accessor, device, owner);
 	if (edge)
 		edge->is_open_to_copies = true;
 	gp_mutex_unlock(&lock);
-	return edge;
 }
 
 /* Returns a copy of the edge, or one that is neither enabled nor open. */
@@ -97,16 +102,42 @@ bool gp_peer_access_is_enabled(CUcontext accessor, CUcontext owner)
 	return look_up(accessor, owner).is_enabled;
 }
 
+bool gp_peer_access_is_any(CUcontext accessor, CUdevice device, CUcontext owner)
+{
+	struct edge edge = look_up(accessor, owner);
+
+	return edge.device == device && (edge.is_enabled || edge.is_open || edge.is_open_to_copies);
+}
+
+static void remove_if_unused_locked(unsigned i)
+{
+	if (!edges[i].is_enabled && !edges[i].is_open && !edges[i].is_open_to_copies)
+		remove_locked(i);
+}
+
 void gp_peer_access_disabled(CUcontext accessor, CUcontext owner)
 {
 	unsigned i;
 
 	gp_mutex_lock(&lock);
 	i = find_locked(accessor, owner);
-	if (i < n_edges)
+	if (i < n_edges) {
 		edges[i].is_enabled = false;
-	if (i < n_edges && !edges[i].is_open && !edges[i].is_open_to_copies)
-		remove_locked(i);
+		remove_if_unused_locked(i);
+	}
+	gp_mutex_unlock(&lock);
+}
+
+void gp_peer_access_not_opened_to_copies(CUcontext accessor, CUcontext owner)
+{
+	unsigned i;
+
+	gp_mutex_lock(&lock);
+	i = find_locked(accessor, owner);
+	if (i < n_edges) {
+		edges[i].is_open_to_copies = false;
+		remove_if_unused_locked(i);
+	}
 	gp_mutex_unlock(&lock);
 }
 

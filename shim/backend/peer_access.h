@@ -19,10 +19,14 @@ bool gp_peer_access_is_open(CUcontext accessor, CUcontext owner);
 
 /*
  * The driver copies memory of cuMemAlloc on the streams of every device, but other memory only on those of devices with
- * access to it (measured on two H200). Notes that gpupool opens the owner's memory to copies by the accessor's device,
- * unless the device has access already. Returns true if so.
+ * access to it (measured on two H200). So gpupool opens such memory to copies. It is not closed again before one of the
+ * contexts ends, unless the driver has refused to open it.
  */
-bool gp_peer_access_open_to_copies(CUcontext accessor, CUdevice device, CUcontext owner);
+void gp_peer_access_opened_to_copies(CUcontext accessor, CUdevice device, CUcontext owner);
+void gp_peer_access_not_opened_to_copies(CUcontext accessor, CUcontext owner);
+
+/* True if the program or gpupool has given the accessor any access to the owner's memory. */
+bool gp_peer_access_is_any(CUcontext accessor, CUdevice device, CUcontext owner);
 
 /* True if the program has enabled the access. */
 bool gp_peer_access_is_enabled(CUcontext accessor, CUcontext owner);

@@ -187,6 +187,25 @@ int gp_driver_released(struct gp_context *context, CUresult r)
 	return r == CUDA_ERROR_INVALID_VALUE ? r : gp_driver_result(context, r);
 }
 
+CUresult gp_driver_worker_of(CUstream stream, CUcontext *ret_ctx, CUdevice *ret_device)
+{
+	bool is_default = !stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+	struct gp_driver_scope scope;
+	CUresult r;
+
+	if (is_default || !gp_real.cuStreamGetCtx)
+		r = gp_real.cuCtxGetCurrent(ret_ctx);
+	else
+		r = gp_real.cuStreamGetCtx(stream, ret_ctx);
+	if (!r)
+		r = (CUresult)gp_driver_enter(&scope, *ret_ctx);
+	if (r)
+		return r;
+	r = gp_real.cuCtxGetDevice(ret_device);
+	gp_driver_leave(&scope);
+	return r;
+}
+
 bool gp_driver_has(CUdevice device, int attribute)
 {
 	int value = 0;

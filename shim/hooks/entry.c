@@ -115,40 +115,46 @@ static CUresult visited(CUresult r)
 	DIRECT(symbol, parameters, gp_submit_visit(), visited(gp_real.symbol arguments))
 #define HOOK_WAITS(symbol, name, version, flags, parameters, arguments) \
 	DIRECT(symbol, parameters, if (gp_unlikely(gp_deep_is())) gp_deep_await(), gp_real.symbol arguments)
-#define IS_COPY(symbol) (!__builtin_strncmp(#symbol, "cuMemcpy", sizeof("cuMemcpy") - 1))
-/* True if the driver has refused a copy that it may make now. */
-#define HAS_TO_COPY_AGAIN(symbol, r, stream) \
-	(IS_COPY(symbol) && gp_unlikely((r) == CUDA_ERROR_INVALID_VALUE) && gp_peer_open_to_copies(stream))
-#define WORK(symbol, name, version, flags, parameters, arguments, stream)                                     \
-	static __attribute__((noinline)) CUresult see_##symbol parameters                                     \
-	{                                                                                                     \
-		struct gp_submission_lane *lane;                                                              \
-		CUresult r;                                                                                   \
-                                                                                                              \
-		if (!gp_real_ready())                                                                         \
-			return CUDA_ERROR_NOT_INITIALIZED;                                                    \
-		if (!gp_real.symbol)                                                                          \
-			return CUDA_ERROR_NOT_FOUND;                                                          \
-		gp_serial_see(stream, flags);                                                                 \
-		gp_capture_see(stream, flags);                                                                \
-		lane = gp_submit_begin();                                                                     \
-		gp_stream_order_see(stream, flags);                                                           \
-		r = gp_real.symbol arguments;                                                                 \
-		gp_submit_end(lane);                                                                          \
-		return HAS_TO_COPY_AGAIN(symbol, r, stream) ? see_##symbol arguments : r;                     \
-	}                                                                                                     \
-	EXPORTED(symbol, parameters)                                                                          \
-	{                                                                                                     \
-		struct gp_submission_lane *lane;                                                              \
-		CUresult r;                                                                                   \
-                                                                                                              \
-		if (gp_unlikely(gp_submit_is_stream_of_interest() || !gp_real_is_found() || !gp_real.symbol)) \
-			return see_##symbol arguments;                                                        \
-		lane = gp_submit_try_any();                                                                   \
-		if (gp_unlikely(!lane))                                                                       \
-			return see_##symbol arguments;                                                        \
-		r = gp_real.symbol arguments;                                                                 \
-		gp_submit_end(lane);                                                                          \
-		return HAS_TO_COPY_AGAIN(symbol, r, stream) ? see_##symbol arguments : r;                     \
+#define BEGINS(symbol, text) (!__builtin_strncmp(#symbol, text, sizeof(text) - 1))
+/* A copy that the driver refuses on a device without access to the memory, unless it is memory of cuMemAlloc. */
+#define NEEDS_ACCESS(symbol) \
+	(BEGINS(symbol, "cuMemcpy") && !BEGINS(symbol, "cuMemcpyPeer") && !BEGINS(symbol, "cuMemcpy3DPeer"))
+#define WORK(symbol, name, version, flags, parameters, arguments, stream)                                              \
+	static __attribute__((noinline)) CUresult see_##symbol parameters                                              \
+	{                                                                                                              \
+		struct gp_submission_lane *lane;                                                                       \
+		CUresult r;                                                                                            \
+                                                                                                                       \
+		if (!gp_real_ready())                                                                                  \
+			return CUDA_ERROR_NOT_INITIALIZED;                                                             \
+		if (!gp_real.symbol)                                                                                   \
+			return CUDA_ERROR_NOT_FOUND;                                                                   \
+		gp_serial_see(stream, flags);                                                                          \
+		gp_capture_see(stream, flags);                                                                         \
+		lane = gp_submit_begin();                                                                              \
+		gp_stream_order_see(stream, flags);                                                                    \
+		r = gp_real.symbol arguments;                                                                          \
+		gp_submit_end(lane);                                                                                   \
+		return r;                                                                                              \
+	}                                                                                                              \
+	__attribute__((cold, noinline, unused)) static CUresult refused_##symbol parameters                            \
+	{                                                                                                              \
+		return gp_peer_open_to_copies(stream) ? see_##symbol arguments : CUDA_ERROR_INVALID_VALUE;             \
+	}                                                                                                              \
+	EXPORTED(symbol, parameters)                                                                                   \
+	{                                                                                                              \
+		struct gp_submission_lane *lane = NULL;                                                                \
+		CUresult r;                                                                                            \
+                                                                                                                       \
+		if (gp_likely(!gp_submit_is_stream_of_interest() && gp_real_is_found() && gp_real.symbol))             \
+			lane = gp_submit_try_any();                                                                    \
+		if (gp_likely(lane)) {                                                                                 \
+			r = gp_real.symbol arguments;                                                                  \
+			gp_submit_end(lane);                                                                           \
+		} else {                                                                                               \
+			r = see_##symbol arguments;                                                                    \
+		}                                                                                                      \
+		return NEEDS_ACCESS(symbol) && gp_unlikely(r == CUDA_ERROR_INVALID_VALUE) ? refused_##symbol arguments \
+											  : r;                         \
 	}
 #include "shim/driver/hooks.def"

@@ -22,8 +22,15 @@
 #include "shim/context/driver_call.h"
 #include "shim/context/green.h"
 #include "shim/driver/driver_table.h"
+#include "shim/driver/submit.h"
 #include "shim/ipc/ipc.h"
 #include "shim/process.h"
+
+/*
+ * Held from the look at what a device may access until its access to the chunks is set, so that of two threads that
+ * change it the later one decides. A thread that has it finds no access that is noted, but not yet set.
+ */
+static struct gp_mutex changes = GP_MUTEX_INIT(GP_RANK_PEERS);
 
 struct change {
 	struct gp_context *owner;
@@ -74,7 +81,8 @@ static void set_access_to_async(struct change *change)
 	gp_context_leave(change->owner);
 }
 
-static void set_access(CUcontext owner, CUdevice device, int flags)
+/* `changes` is held. Returns the last error of the driver. */
+static CUresult set_access(CUcontext owner, CUdevice device, int flags)
 {
 	struct change change = {
 		.owner = gp_table_find(owner, -1),
@@ -82,7 +90,7 @@ static void set_access(CUcontext owner, CUdevice device, int flags)
 	};
 
 	if (!change.owner)
-		return;
+		return CUDA_SUCCESS;
 	set_access_to_async(&change);
 	gp_context_each_pool(change.owner, set_access_to_pool, &change);
 	if (!gp_ipc_each_mapping(change.owner, set_access_to_chunk, &change))
@@ -92,6 +100,7 @@ static void set_access(CUcontext owner, CUdevice device, int flags)
 			"could not change the access of device %d to pooled memory of device %d: driver error %d",
 			device, change.owner->device->index, change.result);
 	gp_context_put(change.owner);
+	return change.result;
 }
 
 /*
@@ -136,8 +145,10 @@ CUresult hook_cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
 		return r;
 	if (r && is_open_alone(accessor, owner))
 		r = CUDA_SUCCESS;
+	gp_mutex_lock(&changes);
 	gp_peer_access_enabled(accessor, device, owner);
-	set_access(owner, device, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	(void)set_access(owner, device, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	gp_mutex_unlock(&changes);
 	return r;
 }
 
@@ -156,9 +167,11 @@ CUresult hook_cuCtxDisablePeerAccess(CUcontext peer)
 	r = gp_real.cuCtxDisablePeerAccess(peer);
 	if (r || !find_accessor(&accessor, &device))
 		return r;
+	gp_mutex_lock(&changes);
 	gp_peer_access_disabled(accessor, owner);
 	if (!(gp_peer_access_devices(owner) & UINT64_C(1) << device))
-		set_access(owner, device, CU_MEM_ACCESS_FLAGS_PROT_NONE);
+		(void)set_access(owner, device, CU_MEM_ACCESS_FLAGS_PROT_NONE);
+	gp_mutex_unlock(&changes);
 	return r;
 }
 
@@ -192,8 +205,10 @@ static void open_pool(const struct gp_device *owner, CUdevice device)
 	if (accessor && !gp_peer_access_is_open(accessor, handle)) {
 		r = open_to(accessor, context);
 		if (!r) {
+			gp_mutex_lock(&changes);
 			gp_peer_access_opened(accessor, device, handle);
-			set_access(handle, device, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+			(void)set_access(handle, device, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+			gp_mutex_unlock(&changes);
 		} else if (r != CUDA_ERROR_CONTEXT_IS_DESTROYED) {
 			gp_log(GP_LOG_WARN,
 				"device %d cannot reach what the program has allocated from pools of device %d so far "
@@ -217,25 +232,39 @@ void gp_peer_open_pools(CUdevice device)
 struct opening {
 	CUcontext accessor;
 	CUdevice device;
-	bool is_new;
+	bool is_open;
 };
 
-/* Finds the context whose device works on the stream, and that device. */
-static bool find_worker(CUstream stream, CUcontext *ret_accessor, CUdevice *ret_device)
+static void note_mapping(void *arg, uint64_t addr, uint64_t bytes)
 {
-	struct gp_context *context;
-	CUcontext handle;
+	*(bool *)arg = true;
+}
 
-	if ((uintptr_t)stream <= 2 || !gp_real.cuStreamGetCtx)
-		return find_accessor(ret_accessor, ret_device);
-	if (gp_real.cuStreamGetCtx(stream, &handle))
+/* True if gpupool has memory there that the driver copies only on devices with access to it. */
+static bool has_memory_to_open(const struct gp_context *owner)
+{
+	bool is_imported = false;
+
+	if (owner->regions.kind == GP_KIND_VMM || gp_context_backend_is(owner, GP_CONFIG_BACKEND_ASYNC))
+		return true;
+	(void)gp_ipc_each_mapping(owner, note_mapping, &is_imported);
+	return is_imported;
+}
+
+static bool can_access(CUdevice device, CUdevice peer)
+{
+	int can = 0;
+
+	return gp_real.cuDeviceCanAccessPeer && !gp_real.cuDeviceCanAccessPeer(&can, device, peer) && can;
+}
+
+/* Notes the access unless the owner has ended, since an end removes what is noted of it. */
+static bool note_opening(const struct opening *opening, struct gp_context *owner)
+{
+	if (!gp_context_enter(owner))
 		return false;
-	*ret_accessor = owner_of(handle);
-	context = gp_table_find(*ret_accessor, -1);
-	if (!context)
-		return find_accessor(ret_accessor, ret_device);
-	*ret_device = context->device->index;
-	gp_context_put(context);
+	gp_peer_access_opened_to_copies(opening->accessor, opening->device, owner->handle);
+	gp_context_leave(owner);
 	return true;
 }
 
@@ -243,21 +272,35 @@ static void open_to_copies(void *arg, struct gp_context *owner)
 {
 	struct opening *opening = arg;
 
-	if (owner->device->index == opening->device ||
-		!gp_peer_access_open_to_copies(opening->accessor, opening->device, owner->handle))
+	if (owner->device->index == opening->device || !has_memory_to_open(owner))
 		return;
-	set_access(owner->handle, opening->device, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
-	opening->is_new = true;
+	if (gp_peer_access_is_any(opening->accessor, opening->device, owner->handle)) {
+		opening->is_open = true; /* perhaps only since the driver has refused the copy */
+		return;
+	}
+	if (!can_access(opening->device, owner->device->index) || !note_opening(opening, owner))
+		return;
+	if (set_access(owner->handle, opening->device, CU_MEM_ACCESS_FLAGS_PROT_READWRITE))
+		gp_peer_access_not_opened_to_copies(opening->accessor, owner->handle);
+	else
+		opening->is_open = true;
 }
 
 bool gp_peer_open_to_copies(CUstream stream)
 {
-	struct opening opening = {.is_new = false};
+	struct opening opening = {.is_open = false};
 	int saved_errno = errno;
 
-	if (!gp_slow_path_is_any(GP_SLOW_PATH_BYPASS) && gp_process_is_on() &&
-		find_worker(stream, &opening.accessor, &opening.device))
+	if (gp_slow_path_is_any(GP_SLOW_PATH_BYPASS) || !gp_process_is_on())
+		return false;
+	gp_submit_visit();
+	if (!gp_driver_worker_of(stream, &opening.accessor, &opening.device)) {
+		opening.accessor = owner_of(opening.accessor);
+		gp_mutex_lock(&changes);
 		gp_context_each(open_to_copies, &opening);
+		gp_mutex_unlock(&changes);
+	}
+	gp_submit_end_visit();
 	errno = saved_errno;
-	return opening.is_new;
+	return opening.is_open;
 }

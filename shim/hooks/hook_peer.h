@@ -16,8 +16,8 @@
 void gp_peer_open_pools(CUdevice device);
 
 /*
- * To be called when the driver has refused a copy on the stream. Opens the memory that gpupool has mapped on other
- * devices to the stream's device, since the driver would have copied memory of cuMemAlloc. Returns false if there was
- * nothing to open, so the copy would be refused again.
+ * To be called when the driver has refused a copy on the stream, outside of a submission. Opens the memory of gpupool
+ * on other devices to the stream's device, unless it is memory of cuMemAlloc, which the driver would have copied.
+ * Returns false if no such memory is open to the device, so that the copy would be refused again.
  */
 bool gp_peer_open_to_copies(CUstream stream);

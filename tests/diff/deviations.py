@@ -346,7 +346,7 @@ DEVIATIONS = (
         "the driver makes such a copy of mapped memory only on devices with access to it",
         "split",
         "kernels need access that was enabled",
-        "From then on a kernel of that device can touch the memory",
+        "Until then a kernel of that device can touch the memory",
         (
             Row("devices_access", r"copied-then-touched/(launch|synchronise)", ("vmm", "async"), "0"),
         ),

@@ -6,6 +6,8 @@
  * which are none.
  */
 
+#include <pthread.h>
+
 #include "devices.h"
 
 enum { SMS = 16 };
@@ -124,6 +126,7 @@ static void copies(void)
 
 	if (!devices_start_peers())
 		return;
+	devices_enter(1);
 	own = app_alloc(MIB);
 	devices_enter(0);
 	ptrs[0] = app_alloc(64 * KIB);
@@ -167,6 +170,70 @@ static void copies_now(void)
 	app_result("words that differ here", (int)devices_count_wrong(0, ptr, 5));
 }
 
+enum { THREADS = 8, BLOCKS = 24 };
+
+static CUdeviceptr copied_blocks[BLOCKS];
+static pthread_barrier_t all_there;
+
+/* Copies its blocks, and returns the number of copies that failed or had the wrong content. */
+static void *copy_blocks(void *first)
+{
+	static _Thread_local uint32_t words[WORDS];
+	size_t n_wrong = 0;
+
+	devices_enter(1);
+	pthread_barrier_wait(&all_there);
+	for (size_t i = (size_t)first; i < BLOCKS; i += THREADS) {
+		CUresult r = cuMemcpyDtoH_v2(words, copied_blocks[i], sizeof(words));
+
+		n_wrong += r || words[WORDS - 1] != (uint32_t)i;
+	}
+	return (void *)n_wrong;
+}
+
+/* The first copies of a process, by several threads. */
+static void copies_at_once(void)
+{
+	pthread_t threads[THREADS];
+	size_t n_wrong = 0;
+	void *result;
+
+	if (!devices_start_peers())
+		return;
+	for (uint32_t i = 0; i < BLOCKS; i++) {
+		devices_enter(0);
+		copied_blocks[i] = app_alloc(16 * MIB);
+		devices_fill_and_wait(0, copied_blocks[i], i);
+	}
+	pthread_barrier_init(&all_there, NULL, THREADS);
+	for (size_t i = 0; i < THREADS; i++)
+		if (pthread_create(&threads[i], NULL, copy_blocks, (void *)i))
+			exit(71);
+	for (size_t i = 0; i < THREADS; i++) {
+		pthread_join(threads[i], &result);
+		n_wrong += (size_t)result;
+	}
+	app_say("wrong copies", "%zu", n_wrong);
+}
+
+/* Copies before and after the contexts of both devices have ended. */
+static void copies_after_resets(void)
+{
+	CUdeviceptr ptr, own;
+
+	if (!devices_start_peers())
+		return;
+	for (int i = 0; i < 3; i++) {
+		devices_enter(1);
+		own = app_alloc(MIB);
+		devices_enter(0);
+		ptr = app_alloc(4 * MIB);
+		copy_each_way(ptr, own, devices[1].stream);
+		app_result("reset", cuDevicePrimaryCtxReset_v2(i % 2));
+		devices_start_one(i % 2);
+	}
+}
+
 /* A copy needs no access, and does not give the program any. */
 static void copied_then_touched(void)
 {
@@ -199,6 +266,8 @@ static void sets(void)
 const struct app_scenario app_scenarios[] = {
 	{"copies", copies, 0},
 	{"copies-now", copies_now, 0},
+	{"copies-at-once", copies_at_once, 0},
+	{"copies-after-resets", copies_after_resets, 0},
 	{"copied-then-touched", copied_then_touched, 0},
 	{"sets", sets, 0},
 	{"never-enabled", never_enabled, 0},

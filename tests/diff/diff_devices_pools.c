@@ -131,7 +131,10 @@ static void copy_each_way(CUdeviceptr ptr, CUdeviceptr own)
 	CUcontext here = devices[0].ctx, there = devices[1].ctx;
 	CUstream stream = devices[1].stream;
 
-	devices_enter(1);
+	devices_fill_and_wait(0, ptr, 3);
+	for (int i = 0; i < WORDS; i++)
+		words[i] = 3;
+	devices_fill_and_wait(1, own, 3);
 	app_result("to the host", cuMemcpyDtoHAsync_v2(words, ptr, sizeof(words), stream));
 	app_result("from the host", cuMemcpyHtoDAsync_v2(ptr, words, sizeof(words), stream));
 	app_result("to its own", cuMemcpyDtoDAsync_v2(own, ptr, sizeof(words), stream));
@@ -140,6 +143,8 @@ static void copy_each_way(CUdeviceptr ptr, CUdeviceptr own)
 	app_result("to its own, peer", cuMemcpyPeerAsync(own, there, ptr, here, sizeof(words), stream));
 	app_result("from its own, peer", cuMemcpyPeerAsync(ptr, here, own, there, sizeof(words), stream));
 	app_result("synchronise", cuStreamSynchronize(stream));
+	app_say("wrong words", "%u here, %u there, word of the host %u", devices_count_wrong(0, ptr, 3),
+		devices_count_wrong(1, own, 3), words[WORDS - 1]);
 }
 
 /* Copies of memory of a pool that is not opened, and then of the opened one. */

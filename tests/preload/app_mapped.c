@@ -239,7 +239,67 @@ static void two_devices(void)
 	}
 }
 
+static void refuse_next_access(void)
+{
+	bool (*inject_fault)(const char *) = (bool (*)(const char *))app_simulator("simgpu_fault");
+	char fault[64];
+
+	snprintf(fault, sizeof(fault), "cuMemSetAccess:%llu=101", (unsigned long long)app_calls("cuMemSetAccess") + 1);
+	if (inject_fault && !inject_fault(fault))
+		app_must(-1, fault);
+}
+
+/* Allocates memory on the first device, and returns the calls that gave devices access to it. */
+static uint64_t count_accesses_of_more(void)
+{
+	uint64_t n = app_calls("cuMemSetAccess");
+	CUdeviceptr more;
+
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	app_result("more", cuMemAlloc_v2(&more, 256 * MIB));
+	return app_calls("cuMemSetAccess") - n;
+}
+
+/* Copies of the first device's memory on a stream of the second. */
+static void copy_from_the_other(bool is_access_refused)
+{
+	CUcontext other;
+	CUdeviceptr ptr;
+	uint32_t word = 0;
+	uint64_t n;
+
+	app_start();
+	ptr = app_alloc(16 * MIB);
+	APP_MUST(cuMemsetD32_v2(ptr, 5, MIB));
+	APP_MUST(cuCtxSynchronize());
+	n = count_accesses_of_more();
+	APP_MUST(cuDevicePrimaryCtxRetain(&other, 1));
+	APP_MUST(cuCtxSetCurrent(other));
+	if (is_access_refused)
+		refuse_next_access();
+	app_result("first copy", cuMemcpyDtoH_v2(&word, ptr, sizeof(word)));
+	app_fact("more accesses than before", count_accesses_of_more() - n);
+	APP_MUST(cuCtxSetCurrent(other));
+	app_result("copy", cuMemcpyDtoH_v2(&word, ptr, sizeof(word)));
+	app_say("word", "%u", word);
+	n = app_calls("cuMemcpyDtoH_v2");
+	app_result("wrong copy", cuMemcpyDtoH_v2(&word, 0, sizeof(word)));
+	app_fact("calls for the wrong copy", app_calls("cuMemcpyDtoH_v2") - n);
+}
+
+static void copies(void)
+{
+	copy_from_the_other(false);
+}
+
+static void copies_refused_once(void)
+{
+	copy_from_the_other(true);
+}
+
 const struct app_scenario app_scenarios[] = {
+	{"copies", copies},
+	{"copies_refused_once", copies_refused_once},
 	{"first_threads", first_threads},
 	{"ahead_small", ahead_small},
 	{"ahead_large", ahead_large},

@@ -382,8 +382,39 @@ START_TEST(auto_is_vmm_where_that_works_and_otherwise_split_with_the_reason_in_t
 }
 END_TEST
 
+/* Copies of memory of one device on a stream of another. */
+static const struct {
+	const char *kind, *fault, *scenario, *first, *copy;
+	bool is_open;     /* the other device gets access to memory that is allocated after the first copy */
+	uint64_t n_wrong; /* calls of the driver for a copy that is wrong in itself */
+} copies[] = {
+	{"GPUPOOL_POOL=split", "SIMGPU_LATENCY=0", "copies", "0", "0", false, 1},
+	{MAPPED, "SIMGPU_LATENCY=0", "copies", "0", "0", true, 2},
+	{MAPPED, "SIMGPU_LATENCY=0", "copies_refused_once", "1", "0", false, 2},
+	{MAPPED, "SIMGPU_FAULT=cuDeviceCanAccessPeer:1+=1", "copies", "1", "1", false, 1},
+};
+
+START_TEST(a_copy_on_a_stream_of_another_device_works_if_it_can_have_access_and_otherwise_changes_nothing)
+{
+	const char *env[] = {copies[_i].kind, copies[_i].fault, "SIMGPU_DEVICES=2", "GPUPOOL_LOG=off", NULL};
+	char expected[128];
+
+	play_run(&(struct play){
+		.program = "app_mapped", .words = {copies[_i].scenario}, .env = env, .preload = play_library});
+	ck_assert_int_eq(play_status, 0);
+	snprintf(expected, sizeof(expected), "first copy: %s\nmore: 0\ncopy: %s\nword: %s\nwrong copy: 1\n",
+		copies[_i].first, copies[_i].copy, *copies[_i].copy == '0' ? "5" : "0");
+	ck_assert_ptr_nonnull(strstr(play_out, expected));
+	ck_assert_int_eq(play_fact("more accesses than before") != 0, copies[_i].is_open);
+	ck_assert_uint_eq(play_fact("calls for the wrong copy"), copies[_i].n_wrong);
+}
+END_TEST
+
 static void add(TCase *tc)
 {
+	tcase_add_loop_test(tc,
+		a_copy_on_a_stream_of_another_device_works_if_it_can_have_access_and_otherwise_changes_nothing, 0,
+		(int)LENGTH(copies));
 	tcase_add_loop_test(tc, moving_memory_changes_no_contents_and_causes_no_race, 0, (int)LENGTH(modes));
 	tcase_add_loop_test(
 		tc, a_failed_unmap_or_access_call_changes_no_contents_and_causes_no_race, 0, (int)LENGTH(refusals));

@@ -179,6 +179,14 @@ SIM_STREAM_PAIR(cuMemcpyPeerAsync, _ptsz,
 	(CUdeviceptr dst, CUcontext dst_ctx, CUdeviceptr src, CUcontext src_ctx, size_t bytes, CUstream stream),
 	copy_peer(dst, dst_ctx, src, src_ctx, bytes, stream, per_thread))
 
+/* Measured for memory of another device, but not for that of another context on the same device. */
+static bool may_set(const struct sim_stream *stream, const struct sim_block *block)
+{
+	const struct sim_device *device = block->ctx ? block->ctx->device : block->device;
+
+	return device == stream->ctx->device || sim_effect_may_touch(stream->ctx, block);
+}
+
 /* A memset waits only if it sets memory of the host. */
 static CUresult set(
 	uint64_t dst, uint32_t value, unsigned width, size_t n, CUstream handle, bool per_thread, bool synchronous)
@@ -191,7 +199,7 @@ static CUresult set(
 	if (!n)
 		return CUDA_SUCCESS;
 	SIM_TRY(end_of(dst, op.bytes, true, &to));
-	if (!to.block || dst % width || n > SIZE_MAX / width || !sim_effect_may_touch(stream->ctx, to.block))
+	if (!to.block || dst % width || n > SIZE_MAX / width || !may_set(stream, to.block))
 		return CUDA_ERROR_INVALID_VALUE;
 	op.name = sim_call_name();
 	op.duration_ns = SMALL_NS + op.bytes / MEMSET_BYTES_NS;
