@@ -6,9 +6,9 @@
 enum { EDGES_MAX = 4096 }; /* more than the ordered pairs of the primary contexts of GP_DEVICES_MAX devices */
 
 static struct edge {
-	CUcontext accessor, owner;
+	CUcontext accessor, owner; /* accessor NULL: copies by the device, whatever its context */
 	CUdevice device;
-	bool is_enabled, is_open, is_open_to_copies; /* by the program; by gpupool */
+	bool is_enabled, is_open; /* by the program; by gpupool */
 } edges[EDGES_MAX];
 static unsigned n_edges;
 static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF);
@@ -28,20 +28,13 @@ static unsigned find_locked(CUcontext accessor, CUcontext owner)
 	return i;
 }
 
-/*
- * Returns the edge, which is added if there is none; NULL: there is no room. An edge of another device is that of an
- * earlier context with the same handle.
- */
+/* Returns the edge, which is added if there is none; NULL: there is no room. */
 static struct edge *ensure_locked(CUcontext accessor, CUdevice device, CUcontext owner)
 {
 	unsigned i = find_locked(accessor, owner);
 
-	if (i < n_edges && edges[i].device != device) {
-		remove_locked(i);
-		i = n_edges;
-	}
 	if (i == n_edges && n_edges < EDGES_MAX && device >= 0 && device < GP_DEVICES_MAX)
-		edges[n_edges++] = (struct edge){.accessor = accessor, .owner = owner, .device = device};
+		edges[n_edges++] = (struct edge){accessor, owner, device, false, false};
 	return i < n_edges ? &edges[i] : NULL;
 }
 
@@ -67,14 +60,17 @@ void gp_peer_access_opened(CUcontext accessor, CUdevice device, CUcontext owner)
 	gp_mutex_unlock(&lock);
 }
 
-void gp_peer_access_opened_to_copies(CUcontext accessor, CUdevice device, CUcontext owner)
+void gp_peer_access_set_copies(CUdevice device, CUcontext owner, bool are_open)
 {
-	struct edge *edge;
+	unsigned i = 0;
 
 	gp_mutex_lock(&lock);
-	edge = ensure_locked(accessor, device, owner);
-	if (edge)
-		edge->is_open_to_copies = true;
+	while (i < n_edges && (edges[i].accessor || edges[i].device != device || edges[i].owner != owner))
+		i++;
+	if (i < n_edges && !are_open)
+		remove_locked(i);
+	else if (i == n_edges && n_edges < EDGES_MAX && are_open)
+		edges[n_edges++] = (struct edge){.owner = owner, .device = device, .is_open = true};
 	gp_mutex_unlock(&lock);
 }
 
@@ -102,42 +98,16 @@ bool gp_peer_access_is_enabled(CUcontext accessor, CUcontext owner)
 	return look_up(accessor, owner).is_enabled;
 }
 
-bool gp_peer_access_is_any(CUcontext accessor, CUdevice device, CUcontext owner)
-{
-	struct edge edge = look_up(accessor, owner);
-
-	return edge.device == device && (edge.is_enabled || edge.is_open || edge.is_open_to_copies);
-}
-
-static void remove_if_unused_locked(unsigned i)
-{
-	if (!edges[i].is_enabled && !edges[i].is_open && !edges[i].is_open_to_copies)
-		remove_locked(i);
-}
-
 void gp_peer_access_disabled(CUcontext accessor, CUcontext owner)
 {
 	unsigned i;
 
 	gp_mutex_lock(&lock);
 	i = find_locked(accessor, owner);
-	if (i < n_edges) {
+	if (i < n_edges)
 		edges[i].is_enabled = false;
-		remove_if_unused_locked(i);
-	}
-	gp_mutex_unlock(&lock);
-}
-
-void gp_peer_access_not_opened_to_copies(CUcontext accessor, CUcontext owner)
-{
-	unsigned i;
-
-	gp_mutex_lock(&lock);
-	i = find_locked(accessor, owner);
-	if (i < n_edges) {
-		edges[i].is_open_to_copies = false;
-		remove_if_unused_locked(i);
-	}
+	if (i < n_edges && !edges[i].is_open)
+		remove_locked(i);
 	gp_mutex_unlock(&lock);
 }
 

@@ -19,14 +19,10 @@ bool gp_peer_access_is_open(CUcontext accessor, CUcontext owner);
 
 /*
  * The driver copies memory of cuMemAlloc on the streams of every device, but other memory only on those of devices with
- * access to it (measured on two H200). So gpupool opens such memory to copies. It is not closed again before one of the
- * contexts ends, unless the driver has refused to open it.
+ * access to it (measured on two H200). So gpupool opens the owner's memory to copies by a device. It stays open until
+ * the owner ends, unless the driver refuses to open it.
  */
-void gp_peer_access_opened_to_copies(CUcontext accessor, CUdevice device, CUcontext owner);
-void gp_peer_access_not_opened_to_copies(CUcontext accessor, CUcontext owner);
-
-/* True if the program or gpupool has given the accessor any access to the owner's memory. */
-bool gp_peer_access_is_any(CUcontext accessor, CUdevice device, CUcontext owner);
+void gp_peer_access_set_copies(CUdevice device, CUcontext owner, bool are_open);
 
 /* True if the program has enabled the access. */
 bool gp_peer_access_is_enabled(CUcontext accessor, CUcontext owner);

@@ -172,7 +172,10 @@ static inline bool gp_context_is_current_gone(void)
 	       gp_context_is_current_gone_slow();
 }
 
-/* Calls back for each live context, with a use held. The caller may hold no lock. */
+/*
+ * Calls back for each live context, with a use held. The caller may hold no lock but that of the turns in hook_peer.c:
+ * the last use ends pools.
+ */
 void gp_context_each(void (*fn)(void *arg, struct gp_context *context), void *arg);
 
 /*

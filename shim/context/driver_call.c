@@ -6,6 +6,7 @@
 #include <errno.h>
 
 #include "capture.h"
+#include "green.h"
 #include "shim/base/log.h"
 #include "shim/driver/driver_table.h"
 #include "thread.h"
@@ -187,18 +188,20 @@ int gp_driver_released(struct gp_context *context, CUresult r)
 	return r == CUDA_ERROR_INVALID_VALUE ? r : gp_driver_result(context, r);
 }
 
-CUresult gp_driver_worker_of(CUstream stream, CUcontext *ret_ctx, CUdevice *ret_device)
+CUresult gp_driver_device_of(CUstream stream, CUdevice *ret_device)
 {
 	bool is_default = !stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
 	struct gp_driver_scope scope;
+	CUcontext ctx, primary;
 	CUresult r;
 
 	if (is_default || !gp_real.cuStreamGetCtx)
-		r = gp_real.cuCtxGetCurrent(ret_ctx);
-	else
-		r = gp_real.cuStreamGetCtx(stream, ret_ctx);
-	if (!r)
-		r = (CUresult)gp_driver_enter(&scope, *ret_ctx);
+		return gp_real.cuCtxGetDevice(ret_device);
+	r = gp_real.cuStreamGetCtx(stream, &ctx);
+	if (r)
+		return r;
+	primary = gp_green_primary(ctx); /* a green context can be current to one thread only */
+	r = (CUresult)gp_driver_enter(&scope, primary ? primary : ctx);
 	if (r)
 		return r;
 	r = gp_real.cuCtxGetDevice(ret_device);

@@ -64,8 +64,8 @@ static inline bool gp_driver_takes_back(struct gp_context *context, int *ret_err
 	return !lost_to && gp_context_enter(context);
 }
 
-/* Finds the context that works on the stream, and its device. They need not be the current ones. */
-CUresult gp_driver_worker_of(CUstream stream, CUcontext *ret_ctx, CUdevice *ret_device);
+/* Finds the device that works on the stream. It need not be that of the current context. */
+CUresult gp_driver_device_of(CUstream stream, CUdevice *ret_device);
 
 /* Returns true if the device reports a value other than 0 for the attribute. */
 bool gp_driver_has(CUdevice device, int attribute);

@@ -139,7 +139,12 @@ static CUresult visited(CUresult r)
 	}                                                                                                              \
 	__attribute__((cold, noinline, unused)) static CUresult refused_##symbol parameters                            \
 	{                                                                                                              \
-		return gp_peer_open_to_copies(stream) ? see_##symbol arguments : CUDA_ERROR_INVALID_VALUE;             \
+		CUresult r = CUDA_ERROR_INVALID_VALUE;                                                                 \
+                                                                                                                       \
+		if (gp_peer_open_to_copies(stream))                                                                    \
+			r = see_##symbol arguments;                                                                    \
+		/* Where the refusal has ended a capture, the program gets the refusal. */                             \
+		return r == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED ? CUDA_ERROR_INVALID_VALUE : r;                      \
 	}                                                                                                              \
 	EXPORTED(symbol, parameters)                                                                                   \
 	{                                                                                                              \

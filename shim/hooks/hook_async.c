@@ -72,10 +72,20 @@ static int device_of_default_pool(CUmemoryPool pool)
 /* The stream's device, which need not be the current context's. */
 static int device_of_stream(CUstream stream)
 {
-	CUcontext ctx;
+	CUcontext ctx = NULL, current = NULL;
+	struct gp_driver_scope scope;
 	CUdevice device;
+	CUresult r;
 
-	return gp_driver_worker_of(stream, &ctx, &device) ? GP_UNPOOLED_CURRENT : device;
+	if ((uintptr_t)stream <= 2 || !gp_real.cuStreamGetCtx)
+		return GP_UNPOOLED_CURRENT; /* one of the default streams */
+	if (gp_real.cuStreamGetCtx(stream, &ctx) || gp_real.cuCtxGetCurrent(&current) || ctx == current)
+		return GP_UNPOOLED_CURRENT;
+	if (gp_driver_enter(&scope, ctx))
+		return GP_UNPOOLED_CURRENT;
+	r = gp_real.cuCtxGetDevice(&device);
+	gp_driver_leave(&scope);
+	return r ? GP_UNPOOLED_CURRENT : device;
 }
 
 /* The arguments, kept since the retry rounds may make the driver's call several times. */

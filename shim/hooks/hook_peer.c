@@ -11,6 +11,7 @@
 #include "hook_peer.h"
 
 #include <errno.h>
+#include <pthread.h>
 
 #include "made_pool.h"
 #include "shim/backend/async.h"
@@ -27,10 +28,33 @@
 #include "shim/process.h"
 
 /*
- * Held from the look at what a device may access until its access to the chunks is set, so that of two threads that
- * change it the later one decides. A thread that has it finds no access that is noted, but not yet set.
+ * Threads take turns from the look at what a device may access until its access to the chunks is set. So of two changes
+ * the later one decides, and a thread in its turn finds no access that another thread is about to set.
  */
-static struct gp_mutex changes = GP_MUTEX_INIT(GP_RANK_PEERS);
+static struct gp_mutex turns = GP_MUTEX_INIT(GP_RANK_PEERS);
+
+struct turn {
+	int cancel_state; /* of the thread, which would keep the lock if it were cancelled in the driver */
+	CUresult failure; /* of the last change of access that failed: to be logged after the turn */
+	CUdevice device, owner;
+};
+
+static void begin_turn(struct turn *turn)
+{
+	turn->failure = CUDA_SUCCESS;
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &turn->cancel_state);
+	gp_mutex_lock(&turns);
+}
+
+static void end_turn(struct turn *turn)
+{
+	gp_mutex_unlock(&turns);
+	pthread_setcancelstate(turn->cancel_state, NULL);
+	if (turn->failure)
+		gp_log(GP_LOG_WARN,
+			"could not change the access of device %d to pooled memory of device %d: driver error %d",
+			turn->device, turn->owner, turn->failure);
+}
 
 struct change {
 	struct gp_context *owner;
@@ -81,8 +105,8 @@ static void set_access_to_async(struct change *change)
 	gp_context_leave(change->owner);
 }
 
-/* `changes` is held. Returns the last error of the driver. */
-static CUresult set_access(CUcontext owner, CUdevice device, int flags)
+/* Returns the last error of the driver. */
+static CUresult set_access(struct turn *turn, CUcontext owner, CUdevice device, int flags)
 {
 	struct change change = {
 		.owner = gp_table_find(owner, -1),
@@ -95,10 +119,11 @@ static CUresult set_access(CUcontext owner, CUdevice device, int flags)
 	gp_context_each_pool(change.owner, set_access_to_pool, &change);
 	if (!gp_ipc_each_mapping(change.owner, set_access_to_chunk, &change))
 		change.result = CUDA_ERROR_OUT_OF_MEMORY;
-	if (change.result)
-		gp_log(GP_LOG_WARN,
-			"could not change the access of device %d to pooled memory of device %d: driver error %d",
-			device, change.owner->device->index, change.result);
+	if (change.result) {
+		turn->failure = change.result;
+		turn->device = device;
+		turn->owner = change.owner->device->index;
+	}
 	gp_context_put(change.owner);
 	return change.result;
 }
@@ -134,10 +159,16 @@ static bool is_open_alone(CUcontext accessor, CUcontext owner)
 	return gp_peer_access_is_open(accessor, owner) && !gp_peer_access_is_enabled(accessor, owner);
 }
 
+static bool has_access(CUdevice device, CUcontext owner)
+{
+	return gp_peer_access_devices(owner) >> device & 1;
+}
+
 CUresult hook_cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
 {
 	CUresult r = gp_real.cuCtxEnablePeerAccess(peer, flags);
 	CUcontext accessor, owner = owner_of(peer);
+	struct turn turn;
 	CUdevice device;
 
 	/* Access that is already enabled is noted again: a reset of the peer may have removed the note. */
@@ -145,10 +176,10 @@ CUresult hook_cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
 		return r;
 	if (r && is_open_alone(accessor, owner))
 		r = CUDA_SUCCESS;
-	gp_mutex_lock(&changes);
+	begin_turn(&turn);
 	gp_peer_access_enabled(accessor, device, owner);
-	(void)set_access(owner, device, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
-	gp_mutex_unlock(&changes);
+	(void)set_access(&turn, owner, device, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	end_turn(&turn);
 	return r;
 }
 
@@ -156,6 +187,7 @@ CUresult hook_cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
 CUresult hook_cuCtxDisablePeerAccess(CUcontext peer)
 {
 	CUcontext accessor, owner = owner_of(peer);
+	struct turn turn;
 	CUdevice device;
 	CUresult r;
 
@@ -167,11 +199,11 @@ CUresult hook_cuCtxDisablePeerAccess(CUcontext peer)
 	r = gp_real.cuCtxDisablePeerAccess(peer);
 	if (r || !find_accessor(&accessor, &device))
 		return r;
-	gp_mutex_lock(&changes);
+	begin_turn(&turn);
 	gp_peer_access_disabled(accessor, owner);
-	if (!(gp_peer_access_devices(owner) & UINT64_C(1) << device))
-		(void)set_access(owner, device, CU_MEM_ACCESS_FLAGS_PROT_NONE);
-	gp_mutex_unlock(&changes);
+	if (!has_access(device, owner))
+		(void)set_access(&turn, owner, device, CU_MEM_ACCESS_FLAGS_PROT_NONE);
+	end_turn(&turn);
 	return r;
 }
 
@@ -198,6 +230,7 @@ static void open_pool(const struct gp_device *owner, CUdevice device)
 	CUcontext handle = gp_context_seen_as_primary(owner->index);
 	CUcontext accessor = gp_context_primary(device);
 	struct gp_context *context = handle ? gp_table_find(handle, -1) : NULL;
+	struct turn turn;
 	CUresult r;
 
 	if (!context)
@@ -205,10 +238,10 @@ static void open_pool(const struct gp_device *owner, CUdevice device)
 	if (accessor && !gp_peer_access_is_open(accessor, handle)) {
 		r = open_to(accessor, context);
 		if (!r) {
-			gp_mutex_lock(&changes);
+			begin_turn(&turn);
 			gp_peer_access_opened(accessor, device, handle);
-			(void)set_access(handle, device, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
-			gp_mutex_unlock(&changes);
+			(void)set_access(&turn, handle, device, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+			end_turn(&turn);
 		} else if (r != CUDA_ERROR_CONTEXT_IS_DESTROYED) {
 			gp_log(GP_LOG_WARN,
 				"device %d cannot reach what the program has allocated from pools of device %d so far "
@@ -224,13 +257,16 @@ void gp_peer_open_pools(CUdevice device)
 	for (int i = 0; i < GP_DEVICES_MAX; i++) {
 		const struct gp_device *owner = gp_device_if_used(i);
 
-		if (owner && (gp_default_pool_is_open_to(owner, device) || gp_made_pools_are_open_to(owner, device)))
-			open_pool(owner, device);
+		if (!owner || (!gp_default_pool_is_open_to(owner, device) && !gp_made_pools_are_open_to(owner, device)))
+			continue;
+		gp_submit_visit();
+		open_pool(owner, device);
+		gp_submit_end_visit();
 	}
 }
 
 struct opening {
-	CUcontext accessor;
+	struct turn turn;
 	CUdevice device;
 	bool is_open;
 };
@@ -258,12 +294,12 @@ static bool can_access(CUdevice device, CUdevice peer)
 	return gp_real.cuDeviceCanAccessPeer && !gp_real.cuDeviceCanAccessPeer(&can, device, peer) && can;
 }
 
-/* Notes the access unless the owner has ended, since an end removes what is noted of it. */
-static bool note_opening(const struct opening *opening, struct gp_context *owner)
+/* Notes the access unless the owner has ended, since its end removes what is noted of it. */
+static bool note_copies(CUdevice device, struct gp_context *owner)
 {
 	if (!gp_context_enter(owner))
 		return false;
-	gp_peer_access_opened_to_copies(opening->accessor, opening->device, owner->handle);
+	gp_peer_access_set_copies(device, owner->handle, true);
 	gp_context_leave(owner);
 	return true;
 }
@@ -271,19 +307,22 @@ static bool note_opening(const struct opening *opening, struct gp_context *owner
 static void open_to_copies(void *arg, struct gp_context *owner)
 {
 	struct opening *opening = arg;
+	CUdevice device = opening->device;
 
-	if (owner->device->index == opening->device || !has_memory_to_open(owner))
+	if (owner->device->index == device || !has_memory_to_open(owner))
 		return;
-	if (gp_peer_access_is_any(opening->accessor, opening->device, owner->handle)) {
+	if (has_access(device, owner->handle)) {
 		opening->is_open = true; /* perhaps only since the driver has refused the copy */
 		return;
 	}
-	if (!can_access(opening->device, owner->device->index) || !note_opening(opening, owner))
+	if (!can_access(device, owner->device->index) || !note_copies(device, owner))
 		return;
-	if (set_access(owner->handle, opening->device, CU_MEM_ACCESS_FLAGS_PROT_READWRITE))
-		gp_peer_access_not_opened_to_copies(opening->accessor, owner->handle);
-	else
+	if (!set_access(&opening->turn, owner->handle, device, CU_MEM_ACCESS_FLAGS_PROT_READWRITE)) {
 		opening->is_open = true;
+		return;
+	}
+	gp_peer_access_set_copies(device, owner->handle, false);
+	(void)set_access(&opening->turn, owner->handle, device, CU_MEM_ACCESS_FLAGS_PROT_NONE);
 }
 
 bool gp_peer_open_to_copies(CUstream stream)
@@ -294,11 +333,10 @@ bool gp_peer_open_to_copies(CUstream stream)
 	if (gp_slow_path_is_any(GP_SLOW_PATH_BYPASS) || !gp_process_is_on())
 		return false;
 	gp_submit_visit();
-	if (!gp_driver_worker_of(stream, &opening.accessor, &opening.device)) {
-		opening.accessor = owner_of(opening.accessor);
-		gp_mutex_lock(&changes);
+	if (!gp_driver_device_of(stream, &opening.device)) {
+		begin_turn(&opening.turn);
 		gp_context_each(open_to_copies, &opening);
-		gp_mutex_unlock(&changes);
+		end_turn(&opening.turn);
 	}
 	gp_submit_end_visit();
 	errno = saved_errno;

@@ -234,6 +234,28 @@ static void copies_after_resets(void)
 	}
 }
 
+/* The end of access does not stop copies that are under way, since they need none. */
+static void disabled_behind_copies(void)
+{
+	enum { COPIES = 16 };
+	const size_t bytes = 32 * MIB;
+	CUdeviceptr ptr;
+	void *words;
+
+	if (!devices_start_peers())
+		return;
+	ptr = app_alloc(bytes);
+	APP_MUST(cuMemsetD32_v2(ptr, 5, bytes / 4));
+	APP_MUST(cuCtxSynchronize());
+	devices_enable_access(1, 0);
+	APP_MUST(cuMemHostAlloc(&words, bytes, 0));
+	for (int i = 0; i < COPIES; i++)
+		APP_MUST(cuMemcpyDtoHAsync_v2(words, ptr, bytes, devices[1].stream));
+	app_result("disable", cuCtxDisablePeerAccess(devices[0].ctx));
+	app_result("wait", cuStreamSynchronize(devices[1].stream));
+	app_say("last word", "%u", ((uint32_t *)words)[bytes / 4 - 1]);
+}
+
 /* A copy needs no access, and does not give the program any. */
 static void copied_then_touched(void)
 {
@@ -268,6 +290,7 @@ const struct app_scenario app_scenarios[] = {
 	{"copies-now", copies_now, 0},
 	{"copies-at-once", copies_at_once, 0},
 	{"copies-after-resets", copies_after_resets, 0},
+	{"disabled-behind-copies", disabled_behind_copies, 0},
 	{"copied-then-touched", copied_then_touched, 0},
 	{"sets", sets, 0},
 	{"never-enabled", never_enabled, 0},
