@@ -267,7 +267,7 @@ void gp_peer_open_pools(CUdevice device)
 
 struct opening {
 	struct turn turn;
-	CUdevice device;
+	CUdevice device, unreachable; /* a device with such memory to which `device` can have no access, or -1 */
 	bool is_open;
 };
 
@@ -315,7 +315,11 @@ static void open_to_copies(void *arg, struct gp_context *owner)
 		opening->is_open = true; /* perhaps only since the driver has refused the copy */
 		return;
 	}
-	if (!can_access(device, owner->device->index) || !note_copies(device, owner))
+	if (!can_access(device, owner->device->index)) {
+		opening->unreachable = owner->device->index;
+		return;
+	}
+	if (!note_copies(device, owner))
 		return;
 	if (!set_access(&opening->turn, owner->handle, device, CU_MEM_ACCESS_FLAGS_PROT_READWRITE)) {
 		opening->is_open = true;
@@ -327,7 +331,7 @@ static void open_to_copies(void *arg, struct gp_context *owner)
 
 bool gp_peer_open_to_copies(CUstream stream)
 {
-	struct opening opening = {.is_open = false};
+	struct opening opening = {.unreachable = -1};
 	int saved_errno = errno;
 
 	if (gp_slow_path_is_any(GP_SLOW_PATH_BYPASS) || !gp_process_is_on())
@@ -339,6 +343,11 @@ bool gp_peer_open_to_copies(CUstream stream)
 		end_turn(&opening.turn);
 	}
 	gp_submit_end_visit();
+	if (opening.unreachable >= 0 && !opening.is_open)
+		gp_log(GP_LOG_WARN,
+			"the driver has refused a copy on device %d, which cannot have access to device %d: copies "
+			"between them need GPUPOOL_POOL=split",
+			opening.device, opening.unreachable);
 	errno = saved_errno;
 	return opening.is_open;
 }

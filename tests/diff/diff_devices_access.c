@@ -238,7 +238,7 @@ static void copies_after_resets(void)
 static void disabled_behind_copies(void)
 {
 	enum { COPIES = 16 };
-	const size_t bytes = 32 * MIB;
+	const size_t bytes = 8 * MIB;
 	CUdeviceptr ptr;
 	void *words;
 

@@ -396,7 +396,7 @@ static const struct {
 
 START_TEST(a_copy_on_a_stream_of_another_device_works_if_it_can_have_access_and_otherwise_changes_nothing)
 {
-	const char *env[] = {copies[_i].kind, copies[_i].fault, "SIMGPU_DEVICES=2", "GPUPOOL_LOG=off", NULL};
+	const char *env[] = {copies[_i].kind, copies[_i].fault, "SIMGPU_DEVICES=2", NULL};
 	char expected[128];
 
 	play_run(&(struct play){
@@ -407,6 +407,8 @@ START_TEST(a_copy_on_a_stream_of_another_device_works_if_it_can_have_access_and_
 	ck_assert_ptr_nonnull(strstr(play_out, expected));
 	ck_assert_int_eq(play_fact("more accesses than before") != 0, copies[_i].is_open);
 	ck_assert_uint_eq(play_fact("calls for the wrong copy"), copies[_i].n_wrong);
+	ck_assert_int_eq(
+		strstr(play_err, "copies between them need GPUPOOL_POOL=split") != NULL, *copies[_i].copy == '1');
 }
 END_TEST
 
