@@ -54,17 +54,38 @@ static const char *const scenarios[][2] = {
 	{"devices", "threads-of-two"},
 };
 
-START_TEST(a_program_that_creates_and_ends_contexts_gets_the_same_answers)
+/* Mapped memory, of which gpupool sets the access of other devices. */
+static const char *const mapped[] = {
+	"GPUPOOL_POOL=vmm", "SIMGPU_DEVICES=2", "SIMGPU_STRICT=0", "GPUPOOL_LOG=off", NULL};
+
+static const char *const accesses[][2] = {
+	{"devices", "peers"},
+	{"devices", "reset-beside"},
+	{"devices", "threads-of-two"},
+	{"devices_access", "copies"},
+	{"devices_access", "copies-after-resets"},
+	{"devices_access", "copies-at-once"},
+	{"devices_access", "disabled-behind-copies"},
+};
+
+static void play_with(const char *const scenario[2], const char *const *env)
 {
-	const char *const *scenario = scenarios[_i % (int)LENGTH(scenarios)];
 	char program[64], inside[64];
 
 	snprintf(program, sizeof(program), "diff_%s", scenario[0]);
 	snprintf(inside, sizeof(inside), "inside_%s", scenario[0]);
-	play_same(&(struct play){.program = program,
-		.inside = inside,
-		.words = {scenario[1]},
-		.env = pools[_i / (int)LENGTH(scenarios)]});
+	play_same(&(struct play){.program = program, .inside = inside, .words = {scenario[1]}, .env = env});
+}
+
+START_TEST(a_program_that_creates_and_ends_contexts_gets_the_same_answers)
+{
+	play_with(scenarios[_i % (int)LENGTH(scenarios)], pools[_i / (int)LENGTH(scenarios)]);
+}
+END_TEST
+
+START_TEST(a_program_that_uses_mapped_memory_of_another_device_gets_the_same_answers)
+{
+	play_with(accesses[_i], mapped);
 }
 END_TEST
 
@@ -72,6 +93,8 @@ static void add(TCase *tc)
 {
 	tcase_add_loop_test(tc, a_program_that_creates_and_ends_contexts_gets_the_same_answers, 0,
 		(int)(LENGTH(pools) * LENGTH(scenarios)));
+	tcase_add_loop_test(tc, a_program_that_uses_mapped_memory_of_another_device_gets_the_same_answers, 0,
+		(int)LENGTH(accesses));
 }
 
 int main(int argc, char **argv)
