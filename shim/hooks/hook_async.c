@@ -73,19 +73,13 @@ static int device_of_default_pool(CUmemoryPool pool)
 static int device_of_stream(CUstream stream)
 {
 	CUcontext ctx = NULL, current = NULL;
-	struct gp_driver_scope scope;
 	CUdevice device;
-	CUresult r;
 
 	if ((uintptr_t)stream <= 2 || !gp_real.cuStreamGetCtx)
 		return GP_UNPOOLED_CURRENT; /* one of the default streams */
 	if (gp_real.cuStreamGetCtx(stream, &ctx) || gp_real.cuCtxGetCurrent(&current) || ctx == current)
 		return GP_UNPOOLED_CURRENT;
-	if (gp_driver_enter(&scope, ctx))
-		return GP_UNPOOLED_CURRENT;
-	r = gp_real.cuCtxGetDevice(&device);
-	gp_driver_leave(&scope);
-	return r ? GP_UNPOOLED_CURRENT : device;
+	return gp_driver_device_of(stream, &device) ? GP_UNPOOLED_CURRENT : device;
 }
 
 /* The arguments, kept since the retry rounds may make the driver's call several times. */
