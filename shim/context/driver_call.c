@@ -188,25 +188,29 @@ int gp_driver_released(struct gp_context *context, CUresult r)
 	return r == CUDA_ERROR_INVALID_VALUE ? r : gp_driver_result(context, r);
 }
 
-CUresult gp_driver_device_of(CUstream stream, CUdevice *ret_device)
+CUresult gp_driver_device_of_context(CUcontext ctx, CUdevice *ret_device)
 {
-	bool is_default = !stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+	CUcontext primary = gp_green_primary(ctx); /* a green context can be current to one thread only */
 	struct gp_driver_scope scope;
-	CUcontext ctx, primary;
-	CUresult r;
+	CUresult r = (CUresult)gp_driver_enter(&scope, primary ? primary : ctx);
 
-	if (is_default || !gp_real.cuStreamGetCtx)
-		return gp_real.cuCtxGetDevice(ret_device);
-	r = gp_real.cuStreamGetCtx(stream, &ctx);
-	if (r)
-		return r;
-	primary = gp_green_primary(ctx); /* a green context can be current to one thread only */
-	r = (CUresult)gp_driver_enter(&scope, primary ? primary : ctx);
 	if (r)
 		return r;
 	r = gp_real.cuCtxGetDevice(ret_device);
 	gp_driver_leave(&scope);
 	return r;
+}
+
+CUresult gp_driver_device_of(CUstream stream, CUdevice *ret_device)
+{
+	bool is_default = !stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+	CUcontext ctx;
+	CUresult r;
+
+	if (is_default || !gp_real.cuStreamGetCtx)
+		return gp_real.cuCtxGetDevice(ret_device);
+	r = gp_real.cuStreamGetCtx(stream, &ctx);
+	return r ? r : gp_driver_device_of_context(ctx, ret_device);
 }
 
 bool gp_driver_has(CUdevice device, int attribute)

@@ -64,7 +64,8 @@ static inline bool gp_driver_takes_back(struct gp_context *context, int *ret_err
 	return !lost_to && gp_context_enter(context);
 }
 
-/* Finds the device that works on the stream. It need not be that of the current context. */
+/* Finds the device of the context, and the device that works on the stream, which need not be the current one. */
+CUresult gp_driver_device_of_context(CUcontext ctx, CUdevice *ret_device);
 CUresult gp_driver_device_of(CUstream stream, CUdevice *ret_device);
 
 /* Returns true if the device reports a value other than 0 for the attribute. */

@@ -89,6 +89,8 @@ enum {
 	CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED = 115,
 	CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID = 134,
 	CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK = 136,
+	CU_GRAPH_NODE_TYPE_MEMCPY = 1,
+	CU_GRAPH_NODE_TYPE_MEMSET = 2,
 	CU_MEM_ATTACH_GLOBAL = 1,
 	CU_MEM_ALLOCATION_TYPE_PINNED = 1,
 	CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR = 1,
@@ -181,3 +183,44 @@ typedef struct CUmemPoolProps_st {
 struct gp_memory_head {
 	int allocation_type, handle_types, location_type, location_id;
 };
+
+typedef struct CUDA_MEMCPY3D_st {
+	size_t srcXInBytes, srcY, srcZ, srcLOD;
+	int srcMemoryType;
+	const void *srcHost;
+	CUdeviceptr srcDevice;
+	CUarray srcArray;
+	void *reserved0;
+	size_t srcPitch, srcHeight;
+	size_t dstXInBytes, dstY, dstZ, dstLOD;
+	int dstMemoryType;
+	void *dstHost;
+	CUdeviceptr dstDevice;
+	CUarray dstArray;
+	void *reserved1;
+	size_t dstPitch, dstHeight;
+	size_t WidthInBytes, Height, Depth;
+} CUDA_MEMCPY3D;
+
+typedef struct CUDA_MEMSET_NODE_PARAMS_v2_st {
+	CUdeviceptr dst;
+	size_t pitch;
+	unsigned value, elementSize;
+	size_t width, height;
+	CUcontext ctx;
+} CUDA_MEMSET_NODE_PARAMS_v2;
+
+/* Nodes of other types have other members. */
+typedef struct CUgraphNodeParams_st {
+	int type, reserved0[3];
+	union {
+		long long reserved1[29];
+		struct {
+			int flags, reserved;
+			CUcontext copyCtx;
+			CUDA_MEMCPY3D copyParams;
+		} memcpy;
+		CUDA_MEMSET_NODE_PARAMS_v2 memset;
+	};
+	long long reserved2;
+} CUgraphNodeParams;

@@ -5,8 +5,8 @@
  * The exported driver functions. Each one finds the driver if necessary, passes the call on if gpupool is off or
  * bypassed, preserves errno, and calls its body in a hook_*.c file. They are generated, so that none can miss a step.
  *
- * Functions that make the driver examine memory are visits (HOOK_VISITS, HOOK_PASSED): while the process is asleep they
- * wake it first.
+ * Functions that make the driver examine memory are visits (HOOK_VISITS, HOOK_PASSED, HOOK_NODE): while the process is
+ * asleep they wake it first.
  *
  * While the process is deep asleep each call waits, also one that makes the host wait for the GPU (HOOK_WAITS).
  *
@@ -113,6 +113,21 @@ static CUresult visited(CUresult r)
 	}
 #define HOOK_PASSED(symbol, name, version, flags, parameters, arguments) \
 	DIRECT(symbol, parameters, gp_submit_visit(), visited(gp_real.symbol arguments))
+#define HOOK_NODE(symbol, name, version, flags, parameters, arguments, ctx)                         \
+	__attribute__((cold, noinline)) static CUresult refused_##symbol parameters                 \
+	{                                                                                           \
+		if (!gp_peer_open_to_copies(ctx, NULL))                                             \
+			return CUDA_ERROR_INVALID_VALUE;                                            \
+		gp_submit_visit();                                                                  \
+		return visited(gp_real.symbol arguments);                                           \
+	}                                                                                           \
+	static CUresult pass_##symbol parameters                                                    \
+	{                                                                                           \
+		CUresult r = visited(gp_real.symbol arguments);                                     \
+                                                                                                    \
+		return gp_unlikely(r == CUDA_ERROR_INVALID_VALUE) ? refused_##symbol arguments : r; \
+	}                                                                                           \
+	DIRECT(symbol, parameters, gp_submit_visit(), pass_##symbol arguments)
 #define HOOK_WAITS(symbol, name, version, flags, parameters, arguments) \
 	DIRECT(symbol, parameters, if (gp_unlikely(gp_deep_is())) gp_deep_await(), gp_real.symbol arguments)
 #define BEGINS(symbol, text) (!__builtin_strncmp(#symbol, text, sizeof(text) - 1))
@@ -141,7 +156,7 @@ static CUresult visited(CUresult r)
 	{                                                                                                              \
 		CUresult r = CUDA_ERROR_INVALID_VALUE;                                                                 \
                                                                                                                        \
-		if (gp_peer_open_to_copies(stream))                                                                    \
+		if (gp_peer_open_to_copies(NULL, stream))                                                              \
 			r = see_##symbol arguments;                                                                    \
 		/* Where the refusal has ended a capture, the program gets the refusal. */                             \
 		return r == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED ? CUDA_ERROR_INVALID_VALUE : r;                      \

@@ -2,7 +2,7 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Hooks that enable and disable peer access. They note a change (peer_access.h) before they apply it to the mapped
+ * Hooks that enable and disable peer access. They note access (peer_access.h) before they apply it to the mapped
  * chunks, also of other processes. So a chunk that is mapped meanwhile either is among these, or gets its access from
  * the note (backend_mapping.c, ipc_mapped.c). gpupool itself gives access where the program needs none: for pools that
  * the program has opened, and for copies.
@@ -183,7 +183,47 @@ CUresult hook_cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
 	return r;
 }
 
-/* The device keeps its access as long as another of its contexts has access. */
+static void note_mapping(void *arg, uint64_t addr, uint64_t bytes)
+{
+	*(bool *)arg = true;
+}
+
+/* True if gpupool has memory there that the driver copies only on devices with access to it. */
+static bool has_memory_to_open(const struct gp_context *owner)
+{
+	bool is_imported = false;
+
+	if (owner->regions.kind == GP_KIND_VMM || gp_context_backend_is(owner, GP_CONFIG_BACKEND_ASYNC))
+		return true;
+	(void)gp_ipc_each_mapping(owner, note_mapping, &is_imported);
+	return is_imported;
+}
+
+/* Notes the access unless the owner has ended, since its end removes what is noted of it. */
+static bool note_copies(CUdevice device, struct gp_context *owner)
+{
+	if (!gp_context_enter(owner))
+		return false;
+	gp_peer_access_set_copies(device, owner->handle, true);
+	gp_context_leave(owner);
+	return true;
+}
+
+/*
+ * Copies need no access to memory of cuMemAlloc, and copies of mapped memory that are under way fail if their access
+ * ends. So the device keeps its access to mapped memory for copies.
+ */
+static void keep_for_copies(CUdevice device, CUcontext handle)
+{
+	struct gp_context *owner = gp_table_find(handle, -1);
+
+	if (!owner)
+		return; /* it has no memory */
+	if (owner->device->index != device && has_memory_to_open(owner))
+		(void)note_copies(device, owner);
+	gp_context_put(owner);
+}
+
 CUresult hook_cuCtxDisablePeerAccess(CUcontext peer)
 {
 	CUcontext accessor, owner = owner_of(peer);
@@ -200,9 +240,8 @@ CUresult hook_cuCtxDisablePeerAccess(CUcontext peer)
 	if (r || !find_accessor(&accessor, &device))
 		return r;
 	begin_turn(&turn);
+	keep_for_copies(device, owner);
 	gp_peer_access_disabled(accessor, owner);
-	if (!has_access(device, owner))
-		(void)set_access(&turn, owner, device, CU_MEM_ACCESS_FLAGS_PROT_NONE);
 	end_turn(&turn);
 	return r;
 }
@@ -271,37 +310,11 @@ struct opening {
 	bool is_open;
 };
 
-static void note_mapping(void *arg, uint64_t addr, uint64_t bytes)
-{
-	*(bool *)arg = true;
-}
-
-/* True if gpupool has memory there that the driver copies only on devices with access to it. */
-static bool has_memory_to_open(const struct gp_context *owner)
-{
-	bool is_imported = false;
-
-	if (owner->regions.kind == GP_KIND_VMM || gp_context_backend_is(owner, GP_CONFIG_BACKEND_ASYNC))
-		return true;
-	(void)gp_ipc_each_mapping(owner, note_mapping, &is_imported);
-	return is_imported;
-}
-
 static bool can_access(CUdevice device, CUdevice peer)
 {
 	int can = 0;
 
 	return gp_real.cuDeviceCanAccessPeer && !gp_real.cuDeviceCanAccessPeer(&can, device, peer) && can;
-}
-
-/* Notes the access unless the owner has ended, since its end removes what is noted of it. */
-static bool note_copies(CUdevice device, struct gp_context *owner)
-{
-	if (!gp_context_enter(owner))
-		return false;
-	gp_peer_access_set_copies(device, owner->handle, true);
-	gp_context_leave(owner);
-	return true;
 }
 
 static void open_to_copies(void *arg, struct gp_context *owner)
@@ -329,7 +342,7 @@ static void open_to_copies(void *arg, struct gp_context *owner)
 	(void)set_access(&opening->turn, owner->handle, device, CU_MEM_ACCESS_FLAGS_PROT_NONE);
 }
 
-bool gp_peer_open_to_copies(CUstream stream)
+bool gp_peer_open_to_copies(CUcontext ctx, CUstream stream)
 {
 	struct opening opening = {.unreachable = -1};
 	int saved_errno = errno;
@@ -337,7 +350,7 @@ bool gp_peer_open_to_copies(CUstream stream)
 	if (gp_slow_path_is_any(GP_SLOW_PATH_BYPASS) || !gp_process_is_on())
 		return false;
 	gp_submit_visit();
-	if (!gp_driver_device_of(stream, &opening.device)) {
+	if (!(ctx ? gp_driver_device_of_context(ctx, &opening.device) : gp_driver_device_of(stream, &opening.device))) {
 		begin_turn(&opening.turn);
 		gp_context_each(open_to_copies, &opening);
 		end_turn(&opening.turn);

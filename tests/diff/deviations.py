@@ -342,13 +342,14 @@ DEVIATIONS = (
         ),
     ),
     Deviation(
-        "a kernel of another device reaches mapped memory after a copy on a stream of that device",
-        "the driver makes such a copy of mapped memory only on devices with access to it",
+        "a kernel reaches mapped memory of another device after a copy, or after its access was disabled",
+        "the driver copies mapped memory only on devices with access to it, and until the copy ends",
         "split",
         "kernels need access that was enabled",
         "Until then a kernel of that device can touch the memory",
         (
-            Row("devices_access", r"copied-then-touched/synchronise", ("vmm", "async"), "0"),
+            Row("devices_access", r"(copied-then-touched|disabled)/synchronise", ("vmm", "async"), "0"),
+            Row("devices_access", r"disabled(/.*)?", ("vmm", "async"), None, "gpu", is_certain=False),
         ),
     ),
     Deviation(

@@ -256,6 +256,92 @@ static void disabled_behind_copies(void)
 	app_say("last word", "%u", ((uint32_t *)words)[bytes / 4 - 1]);
 }
 
+/* Launches the graph on a stream of the other device. */
+static void run_graph(CUgraph graph)
+{
+	CUgraphExec exec;
+	CUresult r = cuGraphInstantiateWithFlags(&exec, graph, 0);
+
+	app_result("instantiate", r);
+	if (r)
+		return;
+	app_result("launch", cuGraphLaunch(exec, devices[1].stream));
+	app_result("wait", cuStreamSynchronize(devices[1].stream));
+	APP_MUST(cuGraphExecDestroy(exec));
+}
+
+static CUDA_MEMCPY3D one_row(CUdeviceptr to, CUdeviceptr from)
+{
+	return (CUDA_MEMCPY3D){
+		.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+		.srcDevice = from,
+		.dstMemoryType = CU_MEMORYTYPE_DEVICE,
+		.dstDevice = to,
+		.WidthInBytes = WORDS * sizeof(uint32_t),
+		.Height = 1,
+		.Depth = 1,
+	};
+}
+
+enum node { CAPTURED, COPY_NODE, ANY_NODE, CHANGED_NODE };
+
+/* Makes a graph of one copy. */
+static void copy_by_graph(enum node node, CUdeviceptr to, CUdeviceptr from)
+{
+	CUDA_MEMCPY3D copy = one_row(to, from), within = one_row(from, from + 64 * KIB);
+	CUgraphNodeParams params = {
+		.type = CU_GRAPH_NODE_TYPE_MEMCPY,
+		.memcpy = {.copyCtx = devices[1].ctx, .copyParams = copy},
+	};
+	CUgraphNode handle;
+	CUgraph graph;
+
+	devices_enter(1);
+	if (node == CAPTURED) {
+		APP_MUST(cuStreamBeginCapture_v2(devices[1].stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+		app_result("copy", cuMemcpyAsync(to, from, WORDS * sizeof(uint32_t), devices[1].stream));
+		app_result("end", cuStreamEndCapture(devices[1].stream, &graph));
+		run_graph(graph);
+		return;
+	}
+	APP_MUST(cuGraphCreate(&graph, 0));
+	if (node == COPY_NODE) {
+		app_result("node", cuGraphAddMemcpyNode(&handle, graph, NULL, 0, &copy, devices[1].ctx));
+	} else if (node == ANY_NODE) {
+		app_result("node", cuGraphAddNode_v2(&handle, graph, NULL, NULL, 0, &params));
+	} else {
+		app_result("node", cuGraphAddMemcpyNode(&handle, graph, NULL, 0, &within, devices[1].ctx));
+		app_result("change", cuGraphMemcpyNodeSetParams(handle, &copy));
+	}
+	run_graph(graph);
+	APP_MUST(cuGraphDestroy(graph));
+}
+
+/* Each kind of copy in a graph, from and to memory that no other has been copied from or to. */
+static void copies_in_graphs(void)
+{
+	CUdeviceptr ptr, own;
+
+	if (!devices_start_peers())
+		return;
+	for (enum node node = CAPTURED; node <= CHANGED_NODE; node++) {
+		devices_enter(1);
+		own = app_alloc(MIB);
+		devices_enter(0);
+		ptr = app_alloc(16 * MIB);
+		devices_fill_and_wait(0, ptr, 5);
+		copy_by_graph(node, own, ptr);
+		app_result("words that differ there", (int)devices_count_wrong(1, own, 5));
+		devices_fill_and_wait(1, own, 6);
+		copy_by_graph(node, ptr, own);
+		app_result("words that differ here", (int)devices_count_wrong(0, ptr, 6));
+		/* The next memory of that device is not open yet: the context that owns it has begun anew. */
+		devices_enter(0);
+		app_result("reset", cuDevicePrimaryCtxReset_v2(0));
+		devices_start_one(0);
+	}
+}
+
 /* A copy needs no access, and does not give the program any. */
 static void copied_then_touched(void)
 {
@@ -285,14 +371,47 @@ static void sets(void)
 	app_result("wait", cuStreamSynchronize(devices[1].stream));
 }
 
+/* The same by nodes of graphs. */
+static void sets_in_graphs(void)
+{
+	CUDA_MEMSET_NODE_PARAMS fill = {.value = 7, .elementSize = 4, .width = WORDS, .height = 1};
+	CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_MEMSET};
+	CUgraphNode node;
+	CUgraph graph;
+
+	if (!devices_start_peers())
+		return;
+	for (int i = 0; i < 2; i++) {
+		devices_enter(0);
+		fill.dst = app_alloc(16 * MIB);
+		devices_enter(1);
+		APP_MUST(cuGraphCreate(&graph, 0));
+		params.memset = (CUDA_MEMSET_NODE_PARAMS_v2){.dst = fill.dst,
+			.value = 7,
+			.elementSize = 4,
+			.width = WORDS,
+			.height = 1,
+			.ctx = devices[1].ctx};
+		app_result("node", i ? cuGraphAddNode_v2(&node, graph, NULL, NULL, 0, &params)
+				     : cuGraphAddMemsetNode(&node, graph, NULL, 0, &fill, devices[1].ctx));
+		run_graph(graph);
+		app_result("words that differ", (int)devices_count_wrong(0, fill.dst, 7));
+		devices_enter(0);
+		app_result("reset", cuDevicePrimaryCtxReset_v2(0));
+		devices_start_one(0);
+	}
+}
+
 const struct app_scenario app_scenarios[] = {
 	{"copies", copies, 0},
 	{"copies-now", copies_now, 0},
 	{"copies-at-once", copies_at_once, 0},
 	{"copies-after-resets", copies_after_resets, 0},
 	{"disabled-behind-copies", disabled_behind_copies, 0},
+	{"copies-in-graphs", copies_in_graphs, 0},
 	{"copied-then-touched", copied_then_touched, 0},
 	{"sets", sets, 0},
+	{"sets-in-graphs", sets_in_graphs, 0},
 	{"never-enabled", never_enabled, 0},
 	{"disabled", disabled, 0},
 	{"reset", reset, 0},

@@ -30,7 +30,7 @@ def true_header(root):
     text = lint.read(root, "shim/driver/cuda_abi.h").replace("#pragma once", "")
     hooks, work = (re.sub(r"/\*.*?\*/", "", lint.read(root, name), flags=re.S)
                    for name in ("shim/driver/hooks.def", "shim/driver/submit.def"))
-    rows = re.findall(r'^HOOK(?:_ALLOC)?(?:_FAST)?(?:_SEEN|_VISITS|_PASSED|_WAITS)?\((\w+), "\w+", \d+, \d+, (\(.*?\)), \(', hooks, re.M)
+    rows = re.findall(r'^HOOK(?:_ALLOC)?(?:_FAST)?(?:_SEEN|_VISITS|_PASSED|_NODE|_WAITS)?\((\w+), "\w+", \d+, \d+, (\(.*?\)), \(', hooks, re.M)
     rows += re.findall(r"^CALL\((\w+), (\(.*\))\)$", hooks, re.M)
     for kind, symbol, parameters in re.findall(r'^(WORK|BOTH)\((\w+), "\w+", \d+, \d+, (\(.*?\)), \([\w, ]*\), ', work, re.M):
         rows += [(symbol + suffix, parameters) for suffix in ("", "_ptsz")[:1 + (kind == "BOTH")]]

@@ -37,7 +37,7 @@ def check_exports(library, hooks, work, runtime):
         cells = line.split()
         if len(cells) >= 8 and cells[4] in ("GLOBAL", "WEAK") and cells[6] not in ("UND", "Ndx"):
             exported.add(cells[7])
-    wanted = set(lint.rows(hooks, "HOOK(?:_ALLOC)?(?:_FAST)?(?:_SEEN|_VISITS|_PASSED|_WAITS)?")) | set(lint.rows(runtime, "RUNTIME")) | OTHERS
+    wanted = set(lint.rows(hooks, "HOOK(?:_ALLOC)?(?:_FAST)?(?:_SEEN|_VISITS|_PASSED|_NODE|_WAITS)?")) | set(lint.rows(runtime, "RUNTIME")) | OTHERS
     wanted |= set(lint.rows(work, "(?:WORK|BOTH)")) | {name + "_ptsz" for name in lint.rows(work, "BOTH")}
     for name in sorted(exported - wanted):
         yield "exported, but not in a table: %s" % name

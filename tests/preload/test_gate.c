@@ -2,9 +2,9 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Every hook of a function that submits work (submit.def), or in which the driver examines addresses (HOOK_PASSED in
- * hooks.def), waits at the closed gate, and counts as under way while the driver runs. The driver's functions are
- * stand-ins, and the arguments are zeros.
+ * Every hook of a function that submits work (submit.def), or in which the driver examines addresses (HOOK_PASSED and
+ * HOOK_NODE in hooks.def), waits at the closed gate, and counts as under way while the driver runs. The driver's
+ * functions are stand-ins, and the arguments are zeros.
  */
 
 #include <check.h>

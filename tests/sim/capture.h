@@ -35,6 +35,8 @@ struct sim_graph {
 	unsigned n, capacity;
 	struct sim_user_ref *refs; /* to user objects */
 	unsigned n_refs, refs_capacity;
+	struct sim_node **nodes; /* that the program has added */
+	unsigned n_nodes, nodes_capacity;
 	bool is_exec;
 };
 
@@ -61,3 +63,8 @@ void sim_captures_close(struct sim_ctx *ctx);
 struct sim_graph *sim_graph_new(void);
 void sim_graph_free(struct sim_graph *graph);
 void sim_graph_add(struct sim_graph *graph, const struct sim_op *op);
+void sim_nodes_free(struct sim_graph *graph);
+
+/* copy.c: the operation of a node in that context. */
+CUresult sim_copy_build(struct sim_ctx *ctx, uint64_t dst, uint64_t src, size_t bytes, struct sim_op *op);
+CUresult sim_fill_build(struct sim_ctx *ctx, uint64_t dst, uint32_t value, unsigned width, size_t n, struct sim_op *op);

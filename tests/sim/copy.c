@@ -58,11 +58,10 @@ static CUresult end_of(uint64_t addr, size_t bytes, bool promised, struct end *e
 	return CUDA_SUCCESS;
 }
 
-/* Memory of cuMemAlloc is copied on streams of every device, as measured on two H200. */
-static bool may_copy(const struct sim_stream *stream, const struct sim_block *block)
+static bool may_copy(const struct sim_ctx *ctx, const struct end *to, const struct end *from)
 {
-	return !block || (block->kind != SIM_MAPPED && block->kind != SIM_POOLED) ||
-	       sim_effect_may_touch(stream->ctx, block);
+	return (!to->block || sim_effect_may_copy(ctx, to->block)) &&
+	       (!from->block || sim_effect_may_copy(ctx, from->block));
 }
 
 static void stage(struct sim_op *op)
@@ -99,7 +98,8 @@ static CUresult copy(uint64_t dst, uint64_t src, size_t bytes, int promise, stru
 		return CUDA_SUCCESS;
 	SIM_TRY(sim_capture_implicit(stream));
 	SIM_TRY(build(&op, promise, &to, &from));
-	if (!(promise & BETWEEN) && !(may_copy(stream, to.block) && may_copy(stream, from.block)))
+	op.is_between = promise & BETWEEN;
+	if (!op.is_between && !may_copy(stream->ctx, &to, &from))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (!from.block && !stream->capture)
 		stage(&op);
@@ -111,6 +111,15 @@ static CUresult copy(uint64_t dst, uint64_t src, size_t bytes, int promise, stru
 	if (stream->capture || (!synchronous && to.block) || (to.on_device && from.on_device))
 		return CUDA_SUCCESS;
 	return sim_stream_wait(stream);
+}
+
+CUresult sim_copy_build(struct sim_ctx *ctx, uint64_t dst, uint64_t src, size_t bytes, struct sim_op *op)
+{
+	struct end to, from;
+
+	*op = (struct sim_op){.dst = dst, .src = src, .bytes = bytes, .ctx = ctx};
+	SIM_TRY(build(op, ANY, &to, &from));
+	return may_copy(ctx, &to, &from) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult copy_now(uint64_t dst, uint64_t src, size_t bytes, int promise, bool per_thread)
@@ -180,30 +189,49 @@ SIM_STREAM_PAIR(cuMemcpyPeerAsync, _ptsz,
 	copy_peer(dst, dst_ctx, src, src_ctx, bytes, stream, per_thread))
 
 /* Measured for memory of another device, but not for that of another context on the same device. */
-static bool may_set(const struct sim_stream *stream, const struct sim_block *block)
+static bool may_set(const struct sim_ctx *ctx, const struct sim_block *block)
 {
 	const struct sim_device *device = block->ctx ? block->ctx->device : block->device;
 
-	return device == stream->ctx->device || sim_effect_may_touch(stream->ctx, block);
+	return device == ctx->device || sim_effect_may_touch(ctx, block);
+}
+
+static CUresult build_fill(uint64_t dst, uint32_t value, unsigned width, size_t n, struct sim_op *op, struct end *to)
+{
+	*op = (struct sim_op){.kind = SIM_FILL, .dst = dst, .value = value, .width = width, .bytes = n * width};
+	SIM_TRY(end_of(dst, op->bytes, true, to));
+	if (!to->block || dst % width || n > SIZE_MAX / width)
+		return CUDA_ERROR_INVALID_VALUE;
+	op->name = sim_call_name();
+	op->duration_ns = SMALL_NS + op->bytes / MEMSET_BYTES_NS;
+	sim_op_touch(op, dst, op->bytes, SIM_WRITE);
+	return CUDA_SUCCESS;
+}
+
+/* A node of a graph sets memory wherever a copy may copy it, as measured on two H200. */
+CUresult sim_fill_build(struct sim_ctx *ctx, uint64_t dst, uint32_t value, unsigned width, size_t n, struct sim_op *op)
+{
+	struct end to;
+
+	SIM_TRY(build_fill(dst, value, width, n, op, &to));
+	op->ctx = ctx;
+	return sim_effect_may_copy(ctx, to.block) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* A memset waits only if it sets memory of the host. */
 static CUresult set(
 	uint64_t dst, uint32_t value, unsigned width, size_t n, CUstream handle, bool per_thread, bool synchronous)
 {
-	struct sim_op op = {.kind = SIM_FILL, .dst = dst, .value = value, .width = width, .bytes = n * width};
 	struct sim_stream *stream;
+	struct sim_op op;
 	struct end to;
 
 	SIM_TRY(sim_stream_of(handle, per_thread, &stream));
 	if (!n)
 		return CUDA_SUCCESS;
-	SIM_TRY(end_of(dst, op.bytes, true, &to));
-	if (!to.block || dst % width || n > SIZE_MAX / width || !may_set(stream, to.block))
+	SIM_TRY(build_fill(dst, value, width, n, &op, &to));
+	if (!may_set(stream->ctx, to.block))
 		return CUDA_ERROR_INVALID_VALUE;
-	op.name = sim_call_name();
-	op.duration_ns = SMALL_NS + op.bytes / MEMSET_BYTES_NS;
-	sim_op_touch(&op, dst, op.bytes, SIM_WRITE);
 	SIM_TRY(sim_stream_submit(stream, &op));
 	if (!synchronous || to.on_device || stream->capture)
 		return CUDA_SUCCESS;

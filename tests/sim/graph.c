@@ -76,6 +76,7 @@ void sim_graph_free(struct sim_graph *graph)
 			sim_pool_take_back(graph->ops[i].block);
 	}
 	free(graph->ops);
+	sim_nodes_free(graph);
 	sim_object_free(graph);
 }
 

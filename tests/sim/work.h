@@ -44,6 +44,8 @@ struct sim_op {
 	CUhostFn fn;
 	void *user_data;
 	struct sim_block *block;
+	bool is_between;     /* a copy between devices, which needs no access of the device that makes it */
+	struct sim_ctx *ctx; /* of a copy or a memset that was added to a graph; NULL: that of the stream */
 };
 void sim_op_touch(struct sim_op *op, uint64_t lo, uint64_t bytes, enum sim_access_kind kind);
 
@@ -92,6 +94,7 @@ bool sim_work_polls_shared_memory(void);
  */
 bool sim_effect_check(struct sim_work *work);
 bool sim_effect_may_touch(const struct sim_ctx *ctx, const struct sim_block *block); /* other work than copies */
+bool sim_effect_may_copy(const struct sim_ctx *ctx, const struct sim_block *block);  /* not between devices */
 void sim_effect_sample(struct sim_work *work);
 uint64_t sim_effect_bring(struct sim_work *work);
 void sim_effect_apply(struct sim_work *work);

@@ -50,7 +50,15 @@ AT(CUmemPoolProps, maxSize, 24)
 AT(CUmemPoolProps, usage, 32)
 AT(CUmemLocation, type, 0)
 AT(CUmemLocation, id, 4)
+AT(CUgraphNodeParams, type, 0)
+AT(CUgraphNodeParams, memcpy.copyCtx, 24)
+AT(CUgraphNodeParams, memcpy.copyParams.srcDevice, 80)
+AT(CUgraphNodeParams, memcpy.copyParams.dstDevice, 168)
+AT(CUgraphNodeParams, memcpy.copyParams.Depth, 224)
+AT(CUgraphNodeParams, memset.width, 40)
+AT(CUgraphNodeParams, memset.ctx, 56)
 _Static_assert(sizeof(CUmemPoolProps) == 88, "CUmemPoolProps");
+_Static_assert(sizeof(CUgraphNodeParams) == 256, "CUgraphNodeParams");
 _Static_assert(sizeof(CUipcMemHandle) == 64, "CUipcMemHandle");
 
 /* A program asks cuGetProcAddress for the symbol's name without its version suffix. */

@@ -111,6 +111,100 @@ START_TEST(memory_whose_access_was_revoked_cannot_be_used)
 }
 END_TEST
 
+/* Makes the other device current, whose access to the mapped memory the flags say. */
+static void enter_other_device(int flags)
+{
+	CUcontext other;
+
+	test_start_with("SIMGPU_DEVICES", "2");
+	ok(cuMemAddressReserve(&base, 64 * MIB, 0, 0, 0));
+	map(base, 2 * MIB);
+	allow(base, 2 * MIB, 1, flags);
+	ok(cuDevicePrimaryCtxRetain(&other, 1));
+	ok(cuCtxSetCurrent(other));
+}
+
+START_TEST(a_copy_fails_if_its_access_ends_before_it_begins)
+{
+	void *pinned;
+
+	enter_other_device(3);
+	ok(cuMemHostAlloc(&pinned, 2 * MIB, 0));
+	for (int i = 0; i < 16; i++)
+		ok(cuMemcpyDtoHAsync_v2(pinned, base, 2 * MIB, NULL));
+	allow(base, 2 * MIB, 1, 0);
+	fails(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
+	ck_assert_uint_eq(simgpu_invalid_uses(), 1);
+}
+END_TEST
+
+static const struct {
+	bool is_mapped;
+	int flags; /* access to mapped memory */
+	CUresult added;
+} nodes[] = {{false, 0, CUDA_SUCCESS}, {true, 3, CUDA_SUCCESS}, {true, 0, CUDA_ERROR_INVALID_VALUE}};
+
+START_TEST(a_node_copies_and_sets_memory_of_another_device_unless_it_is_mapped_without_access)
+{
+	CUDA_MEMSET_NODE_PARAMS fill = {.value = 7, .elementSize = 4, .width = 1024, .height = 1};
+	CUDA_MEMCPY3D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+		.dstMemoryType = CU_MEMORYTYPE_HOST,
+		.WidthInBytes = 4096,
+		.Height = 1,
+		.Depth = 1};
+	static uint32_t words[1024];
+	CUdeviceptr plain = 0;
+	CUgraphExec exec;
+	CUgraphNode node;
+	CUgraph graph;
+
+	enter_other_device(nodes[_i].flags);
+	ok(cuCtxSetCurrent(test_ctx));
+	ok(cuMemAlloc_v2(&plain, 2 * MIB));
+	copy.srcDevice = fill.dst = nodes[_i].is_mapped ? base : plain;
+	copy.dstHost = words;
+	ok(cuDevicePrimaryCtxRetain(&test_ctx, 1));
+	ok(cuCtxSetCurrent(test_ctx));
+	ok(cuGraphCreate(&graph, 0));
+	fails(cuGraphAddMemsetNode(&node, graph, NULL, 0, &fill, test_ctx), nodes[_i].added);
+	fails(cuGraphAddMemcpyNode(&node, graph, NULL, 0, &copy, test_ctx), nodes[_i].added);
+	ok(cuGraphInstantiateWithFlags(&exec, graph, 0));
+	ok(cuGraphLaunch(exec, NULL));
+	ok(cuCtxSynchronize());
+	ck_assert_uint_eq(words[1023], nodes[_i].added ? 0 : 7);
+}
+END_TEST
+
+START_TEST(a_node_can_be_changed_until_the_graph_is_instantiated)
+{
+	CUDA_MEMCPY3D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+		.dstMemoryType = CU_MEMORYTYPE_HOST,
+		.WidthInBytes = 4,
+		.Height = 1,
+		.Depth = 1};
+	uint32_t words[2] = {0};
+	CUgraphExec exec;
+	CUgraphNode node;
+	CUgraph graph;
+
+	test_start();
+	copy.srcDevice = test_alloc(4096);
+	ok(cuMemsetD32_v2(copy.srcDevice, 5, 1));
+	copy.dstHost = &words[0];
+	ok(cuGraphCreate(&graph, 0));
+	ok(cuGraphAddMemcpyNode(&node, graph, NULL, 0, &copy, test_ctx));
+	copy.dstHost = &words[1];
+	ok(cuGraphMemcpyNodeSetParams(node, &copy));
+	ok(cuGraphInstantiateWithFlags(&exec, graph, 0));
+	ok(cuGraphDestroy(graph));
+	fails(cuGraphMemcpyNodeSetParams(node, &copy), CUDA_ERROR_INVALID_VALUE);
+	ok(cuGraphLaunch(exec, NULL));
+	ok(cuCtxSynchronize());
+	ck_assert_uint_eq(words[0], 0);
+	ck_assert_uint_eq(words[1], 5);
+}
+END_TEST
+
 START_TEST(unmapped_addresses_cannot_be_used)
 {
 	reserve();
@@ -289,6 +383,10 @@ static TCase *virtual_cases(void)
 	tcase_add_test(tc, contents_move_with_the_memory_when_it_is_mapped_elsewhere);
 	tcase_add_test(tc, memory_mapped_without_access_cannot_be_used);
 	tcase_add_test(tc, memory_whose_access_was_revoked_cannot_be_used);
+	tcase_add_test(tc, a_copy_fails_if_its_access_ends_before_it_begins);
+	tcase_add_loop_test(
+		tc, a_node_copies_and_sets_memory_of_another_device_unless_it_is_mapped_without_access, 0, 3);
+	tcase_add_test(tc, a_node_can_be_changed_until_the_graph_is_instantiated);
 	tcase_add_test(tc, unmapped_addresses_cannot_be_used);
 	tcase_add_loop_test(tc, an_unmap_before_the_host_knows_that_the_work_is_complete_is_a_race, 0,
 		sizeof(ways_to_learn) / sizeof(*ways_to_learn));
