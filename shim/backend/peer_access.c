@@ -5,10 +5,11 @@
 
 enum { EDGES_MAX = 4096 }; /* more than the ordered pairs of the primary contexts of GP_DEVICES_MAX devices */
 
+/* The device can access the owner's memory until the owner ends. */
 static struct edge {
-	CUcontext accessor, owner; /* accessor NULL: copies by the device, whatever its context */
+	CUcontext accessor, owner; /* accessor NULL: whatever the device's context */
 	CUdevice device;
-	bool is_enabled, is_open; /* by the program; by gpupool */
+	bool is_enabled, is_open; /* for the accessor: by the program; by gpupool */
 } edges[EDGES_MAX];
 static unsigned n_edges;
 static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF);
@@ -24,6 +25,16 @@ static unsigned find_locked(CUcontext accessor, CUcontext owner)
 	unsigned i = 0;
 
 	while (i < n_edges && (edges[i].accessor != accessor || edges[i].owner != owner))
+		i++;
+	return i;
+}
+
+/* The same for the device, whatever its context. */
+static unsigned find_copies_locked(CUdevice device, CUcontext owner)
+{
+	unsigned i = 0;
+
+	while (i < n_edges && (edges[i].accessor || edges[i].device != device || edges[i].owner != owner))
 		i++;
 	return i;
 }
@@ -62,15 +73,14 @@ void gp_peer_access_opened(CUcontext accessor, CUdevice device, CUcontext owner)
 
 void gp_peer_access_set_copies(CUdevice device, CUcontext owner, bool are_open)
 {
-	unsigned i = 0;
+	unsigned i;
 
 	gp_mutex_lock(&lock);
-	while (i < n_edges && (edges[i].accessor || edges[i].device != device || edges[i].owner != owner))
-		i++;
+	i = find_copies_locked(device, owner);
 	if (i < n_edges && !are_open)
 		remove_locked(i);
 	else if (i == n_edges && n_edges < EDGES_MAX && are_open)
-		edges[n_edges++] = (struct edge){.owner = owner, .device = device, .is_open = true};
+		edges[n_edges++] = (struct edge){.owner = owner, .device = device};
 	gp_mutex_unlock(&lock);
 }
 
@@ -106,17 +116,22 @@ void gp_peer_access_disabled(CUcontext accessor, CUcontext owner)
 	i = find_locked(accessor, owner);
 	if (i < n_edges)
 		edges[i].is_enabled = false;
-	if (i < n_edges && !edges[i].is_open)
-		remove_locked(i);
 	gp_mutex_unlock(&lock);
 }
 
+/* Memory stays open to the devices of contexts that end. */
 static void forget_context(CUcontext handle, struct gp_context *context)
 {
 	gp_mutex_lock(&lock);
-	for (unsigned i = n_edges; i-- > 0;)
-		if (edges[i].accessor == handle || edges[i].owner == handle)
+	for (unsigned i = n_edges; i-- > 0;) {
+		struct edge *edge = &edges[i];
+		bool is_accessor = edge->accessor == handle;
+
+		if (edge->owner == handle || (is_accessor && find_copies_locked(edge->device, edge->owner) < n_edges))
 			remove_locked(i);
+		else if (is_accessor)
+			*edge = (struct edge){.owner = edge->owner, .device = edge->device};
+	}
 	gp_mutex_unlock(&lock);
 }
 

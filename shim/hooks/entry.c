@@ -113,10 +113,10 @@ static CUresult visited(CUresult r)
 	}
 #define HOOK_PASSED(symbol, name, version, flags, parameters, arguments) \
 	DIRECT(symbol, parameters, gp_submit_visit(), visited(gp_real.symbol arguments))
-#define HOOK_NODE(symbol, name, version, flags, parameters, arguments, ctx)                         \
+#define HOOK_NODE(symbol, name, version, flags, parameters, arguments, is_copy, ctx)                \
 	__attribute__((cold, noinline)) static CUresult refused_##symbol parameters                 \
 	{                                                                                           \
-		if (!gp_peer_open_to_copies(ctx, NULL))                                             \
+		if (!(is_copy) || !gp_peer_open_to_node(ctx))                                       \
 			return CUDA_ERROR_INVALID_VALUE;                                            \
 		gp_submit_visit();                                                                  \
 		return visited(gp_real.symbol arguments);                                           \
@@ -156,7 +156,7 @@ static CUresult visited(CUresult r)
 	{                                                                                                              \
 		CUresult r = CUDA_ERROR_INVALID_VALUE;                                                                 \
                                                                                                                        \
-		if (gp_peer_open_to_copies(NULL, stream))                                                              \
+		if (gp_peer_open_to_copies(stream))                                                                    \
 			r = see_##symbol arguments;                                                                    \
 		/* Where the refusal has ended a capture, the program gets the refusal. */                             \
 		return r == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED ? CUDA_ERROR_INVALID_VALUE : r;                      \

@@ -183,71 +183,25 @@ CUresult hook_cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
 	return r;
 }
 
-static void note_mapping(void *arg, uint64_t addr, uint64_t bytes)
-{
-	*(bool *)arg = true;
-}
-
-/* True if gpupool has memory there that the driver copies only on devices with access to it. */
-static bool has_memory_to_open(const struct gp_context *owner)
-{
-	bool is_imported = false;
-
-	if (owner->regions.kind == GP_KIND_VMM || gp_context_backend_is(owner, GP_CONFIG_BACKEND_ASYNC))
-		return true;
-	(void)gp_ipc_each_mapping(owner, note_mapping, &is_imported);
-	return is_imported;
-}
-
-/* Notes the access unless the owner has ended, since its end removes what is noted of it. */
-static bool note_copies(CUdevice device, struct gp_context *owner)
-{
-	if (!gp_context_enter(owner))
-		return false;
-	gp_peer_access_set_copies(device, owner->handle, true);
-	gp_context_leave(owner);
-	return true;
-}
-
-/*
- * Copies need no access to memory of cuMemAlloc, and copies of mapped memory that are under way fail if their access
- * ends. So the device keeps its access to mapped memory for copies.
- */
-static void keep_for_copies(CUdevice device, CUcontext handle)
-{
-	struct gp_context *owner = gp_table_find(handle, -1);
-
-	if (!owner)
-		return; /* it has no memory */
-	if (owner->device->index != device && has_memory_to_open(owner))
-		(void)note_copies(device, owner);
-	gp_context_put(owner);
-}
-
+/* Mapped memory stays open to the device (peer_access.h). */
 CUresult hook_cuCtxDisablePeerAccess(CUcontext peer)
 {
 	CUcontext accessor, owner = owner_of(peer);
-	struct turn turn;
 	CUdevice device;
 	CUresult r;
 
-	if (find_accessor(&accessor, &device) && gp_peer_access_is_open(accessor, owner)) {
-		r = is_open_alone(accessor, owner) ? CUDA_ERROR_PEER_ACCESS_NOT_ENABLED : CUDA_SUCCESS;
+	if (!find_accessor(&accessor, &device))
+		return gp_real.cuCtxDisablePeerAccess(peer);
+	if (is_open_alone(accessor, owner))
+		return CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
+	r = gp_peer_access_is_open(accessor, owner) ? CUDA_SUCCESS : gp_real.cuCtxDisablePeerAccess(peer);
+	if (!r)
 		gp_peer_access_disabled(accessor, owner);
-		return r;
-	}
-	r = gp_real.cuCtxDisablePeerAccess(peer);
-	if (r || !find_accessor(&accessor, &device))
-		return r;
-	begin_turn(&turn);
-	keep_for_copies(device, owner);
-	gp_peer_access_disabled(accessor, owner);
-	end_turn(&turn);
 	return r;
 }
 
 /* Enables access of the accessor, a primary context, to the memory of the owner. */
-static CUresult open_to(CUcontext accessor, struct gp_context *owner)
+static CUresult enable_for(CUcontext accessor, struct gp_context *owner)
 {
 	struct gp_driver_scope scope;
 	CUresult r;
@@ -275,7 +229,7 @@ static void open_pool(const struct gp_device *owner, CUdevice device)
 	if (!context)
 		return; /* the pool has served nothing */
 	if (accessor && !gp_peer_access_is_open(accessor, handle)) {
-		r = open_to(accessor, context);
+		r = enable_for(accessor, context);
 		if (!r) {
 			begin_turn(&turn);
 			gp_peer_access_opened(accessor, device, handle);
@@ -310,11 +264,37 @@ struct opening {
 	bool is_open;
 };
 
+static void note_mapping(void *arg, uint64_t addr, uint64_t bytes)
+{
+	*(bool *)arg = true;
+}
+
+/* True if gpupool has memory there that the driver copies only on devices with access to it. */
+static bool has_memory_to_open(const struct gp_context *owner)
+{
+	bool is_imported = false;
+
+	if (owner->regions.kind == GP_KIND_VMM || gp_context_backend_is(owner, GP_CONFIG_BACKEND_ASYNC))
+		return true;
+	(void)gp_ipc_each_mapping(owner, note_mapping, &is_imported);
+	return is_imported;
+}
+
 static bool can_access(CUdevice device, CUdevice peer)
 {
 	int can = 0;
 
 	return gp_real.cuDeviceCanAccessPeer && !gp_real.cuDeviceCanAccessPeer(&can, device, peer) && can;
+}
+
+/* Notes the access unless the owner has ended, since its end removes what is noted of it. */
+static bool note_copies(CUdevice device, struct gp_context *owner)
+{
+	if (!gp_context_enter(owner))
+		return false;
+	gp_peer_access_set_copies(device, owner->handle, true);
+	gp_context_leave(owner);
+	return true;
 }
 
 static void open_to_copies(void *arg, struct gp_context *owner)
@@ -342,25 +322,79 @@ static void open_to_copies(void *arg, struct gp_context *owner)
 	(void)set_access(&opening->turn, owner->handle, device, CU_MEM_ACCESS_FLAGS_PROT_NONE);
 }
 
-bool gp_peer_open_to_copies(CUcontext ctx, CUstream stream)
+static uint64_t bit_of(CUdevice device)
 {
-	struct opening opening = {.unreachable = -1};
+	return device >= 0 && device < GP_DEVICES_MAX ? UINT64_C(1) << device : 0;
+}
+
+/* Opens the memory to copies by each of the devices. */
+static bool open_to_devices(uint64_t devices)
+{
+	bool is_one = !(devices & (devices - 1)), is_open = false;
+
+	for (; devices; devices &= devices - 1) {
+		struct opening opening = {.device = __builtin_ctzll(devices), .unreachable = -1};
+
+		begin_turn(&opening.turn);
+		gp_context_each(open_to_copies, &opening);
+		end_turn(&opening.turn);
+		is_open |= opening.is_open;
+		if (is_one && opening.unreachable >= 0 && !opening.is_open)
+			gp_log(GP_LOG_WARN,
+				"the driver has refused a copy on device %d, which cannot have access to device %d: "
+				"copies between them need GPUPOOL_POOL=split",
+				opening.device, opening.unreachable);
+	}
+	return is_open;
+}
+
+static uint64_t device_of_stream(void *stream)
+{
+	CUdevice device;
+
+	return gp_driver_device_of(stream, &device) ? 0 : bit_of(device);
+}
+
+/* The device of the context. NULL: all devices with a context. The driver is not asked about an unknown handle. */
+static uint64_t devices_of_context(void *ctx)
+{
+	CUcontext handle = owner_of(ctx);
+	uint64_t devices = 0;
+	CUdevice device;
+	int n = 0;
+
+	(void)gp_real.cuDeviceGetCount(&n);
+	for (device = 0; device < n; device++) {
+		CUcontext primary = gp_context_primary(device);
+
+		if (ctx ? primary == handle : primary || gp_device_if_used(device))
+			devices |= bit_of(device);
+	}
+	if (ctx && !devices && gp_context_is_seen(handle) && !gp_driver_device_of_context(handle, &device))
+		devices = bit_of(device);
+	return devices;
+}
+
+static bool open_to(uint64_t (*find_devices)(void *handle), void *handle)
+{
 	int saved_errno = errno;
+	bool is_open;
 
 	if (gp_slow_path_is_any(GP_SLOW_PATH_BYPASS) || !gp_process_is_on())
 		return false;
 	gp_submit_visit();
-	if (!(ctx ? gp_driver_device_of_context(ctx, &opening.device) : gp_driver_device_of(stream, &opening.device))) {
-		begin_turn(&opening.turn);
-		gp_context_each(open_to_copies, &opening);
-		end_turn(&opening.turn);
-	}
+	is_open = open_to_devices(find_devices(handle));
 	gp_submit_end_visit();
-	if (opening.unreachable >= 0 && !opening.is_open)
-		gp_log(GP_LOG_WARN,
-			"the driver has refused a copy on device %d, which cannot have access to device %d: copies "
-			"between them need GPUPOOL_POOL=split",
-			opening.device, opening.unreachable);
 	errno = saved_errno;
-	return opening.is_open;
+	return is_open;
+}
+
+bool gp_peer_open_to_copies(CUstream stream)
+{
+	return open_to(device_of_stream, stream);
+}
+
+bool gp_peer_open_to_node(CUcontext ctx)
+{
+	return open_to(devices_of_context, ctx);
 }

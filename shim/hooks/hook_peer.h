@@ -16,17 +16,23 @@
 void gp_peer_open_pools(CUdevice device);
 
 /*
- * To be called when the driver has refused a copy in the context, or on the stream if that is NULL, outside of a
- * submission. Opens the memory of gpupool on other devices to the device that makes the copy, unless it is memory of
- * cuMemAlloc, which the driver would have copied. Returns false if no such memory is open to the device, so that the
- * copy would be refused again.
+ * To be called when the driver has refused a copy on the stream, outside of a submission. Opens the memory of gpupool
+ * on other devices to the stream's device, unless it is memory of cuMemAlloc, which the driver would have copied.
+ * Returns false if no such memory is open to the device, so that the copy would be refused again.
  */
-bool gp_peer_open_to_copies(CUcontext ctx, CUstream stream);
+bool gp_peer_open_to_copies(CUstream stream);
 
-/* Returns the context of a node that copies or sets memory; NULL: the node is of another type. */
+/* The same for a node of a graph that copies or sets memory in the context. NULL: the context is not known. */
+bool gp_peer_open_to_node(CUcontext ctx);
+
+/* True if the node copies or sets memory. */
+static inline bool gp_node_is_copy(const CUgraphNodeParams *node)
+{
+	return node && (node->type == CU_GRAPH_NODE_TYPE_MEMCPY || node->type == CU_GRAPH_NODE_TYPE_MEMSET);
+}
+
+/* Returns the context of such a node. */
 static inline CUcontext gp_node_context(const CUgraphNodeParams *node)
 {
-	if (node && node->type == CU_GRAPH_NODE_TYPE_MEMCPY)
-		return node->memcpy.copyCtx;
-	return node && node->type == CU_GRAPH_NODE_TYPE_MEMSET ? node->memset.ctx : NULL;
+	return node->type == CU_GRAPH_NODE_TYPE_MEMCPY ? node->memcpy.copyCtx : node->memset.ctx;
 }

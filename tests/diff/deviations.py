@@ -349,7 +349,8 @@ DEVIATIONS = (
         "Until then a kernel of that device can touch the memory",
         (
             Row("devices_access", r"(copied-then-touched|disabled)/synchronise", ("vmm", "async"), "0"),
-            Row("devices_access", r"disabled(/.*)?", ("vmm", "async"), None, "gpu", is_certain=False),
+            Row("devices_access", r"disabled(/(devices_fill.*|wrong words|free|reset|the same handle))?",
+                ("vmm", "async"), None, "gpu", is_certain=False),
         ),
     ),
     Deviation(

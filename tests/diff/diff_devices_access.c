@@ -8,6 +8,7 @@
 
 #include <pthread.h>
 
+#include "api/gpupool.h"
 #include "devices.h"
 
 enum { SMS = 16 };
@@ -283,12 +284,23 @@ static CUDA_MEMCPY3D one_row(CUdeviceptr to, CUdeviceptr from)
 	};
 }
 
-enum node { CAPTURED, COPY_NODE, ANY_NODE, CHANGED_NODE };
+enum node { CAPTURED, COPY_NODE, ANY_NODE, OLD_ANY_NODE, CHANGED_COPY, CHANGED_ANY, N_NODES };
 
-/* Makes a graph of one copy. */
-static void copy_by_graph(enum node node, CUdeviceptr to, CUdeviceptr from)
+static CUgraph capture_copy(CUdeviceptr to, CUdeviceptr from)
 {
-	CUDA_MEMCPY3D copy = one_row(to, from), within = one_row(from, from + 64 * KIB);
+	CUgraph graph = NULL;
+
+	devices_enter(1);
+	APP_MUST(cuStreamBeginCapture_v2(devices[1].stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	app_result("copy", cuMemcpyAsync(to, from, WORDS * sizeof(uint32_t), devices[1].stream));
+	APP_MUST(cuStreamEndCapture(devices[1].stream, &graph));
+	return graph;
+}
+
+/* Returns a graph of one copy by the other device, which need not be current. own: memory of that device. */
+static CUgraph copy_graph(enum node node, CUdeviceptr to, CUdeviceptr from, CUdeviceptr own)
+{
+	CUDA_MEMCPY3D copy = one_row(to, from), within = one_row(own, own + 64 * KIB);
 	CUgraphNodeParams params = {
 		.type = CU_GRAPH_NODE_TYPE_MEMCPY,
 		.memcpy = {.copyCtx = devices[1].ctx, .copyParams = copy},
@@ -296,50 +308,95 @@ static void copy_by_graph(enum node node, CUdeviceptr to, CUdeviceptr from)
 	CUgraphNode handle;
 	CUgraph graph;
 
-	devices_enter(1);
-	if (node == CAPTURED) {
-		APP_MUST(cuStreamBeginCapture_v2(devices[1].stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
-		app_result("copy", cuMemcpyAsync(to, from, WORDS * sizeof(uint32_t), devices[1].stream));
-		app_result("end", cuStreamEndCapture(devices[1].stream, &graph));
-		run_graph(graph);
-		return;
-	}
+	if (node == CAPTURED)
+		return capture_copy(to, from);
+	devices_enter(0);
 	APP_MUST(cuGraphCreate(&graph, 0));
-	if (node == COPY_NODE) {
-		app_result("node", cuGraphAddMemcpyNode(&handle, graph, NULL, 0, &copy, devices[1].ctx));
-	} else if (node == ANY_NODE) {
-		app_result("node", cuGraphAddNode_v2(&handle, graph, NULL, NULL, 0, &params));
-	} else {
-		app_result("node", cuGraphAddMemcpyNode(&handle, graph, NULL, 0, &within, devices[1].ctx));
+	if (node == COPY_NODE)
+		app_result("copy", cuGraphAddMemcpyNode(&handle, graph, NULL, 0, &copy, devices[1].ctx));
+	else if (node == ANY_NODE)
+		app_result("any node", cuGraphAddNode_v2(&handle, graph, NULL, NULL, 0, &params));
+	else if (node == OLD_ANY_NODE)
+		app_result("any node, old", cuGraphAddNode(&handle, graph, NULL, 0, &params));
+	else
+		APP_MUST(cuGraphAddMemcpyNode(&handle, graph, NULL, 0, &within, devices[1].ctx));
+	if (node == CHANGED_COPY)
 		app_result("change", cuGraphMemcpyNodeSetParams(handle, &copy));
-	}
+	else if (node == CHANGED_ANY)
+		app_result("change any", cuGraphNodeSetParams(handle, &params));
+	return graph;
+}
+
+static void run_copy(enum node node, CUdeviceptr to, CUdeviceptr from, CUdeviceptr own)
+{
+	CUgraph graph = copy_graph(node, to, from, own);
+
 	run_graph(graph);
 	APP_MUST(cuGraphDestroy(graph));
 }
 
-/* Each kind of copy in a graph, from and to memory that no other has been copied from or to. */
+/* Begins the memory's owner anew: its next memory is open to no other device yet. */
+static void reset_owner(void)
+{
+	devices_enter(0);
+	app_result("reset", cuDevicePrimaryCtxReset_v2(0));
+	devices_start_one(0);
+}
+
 static void copies_in_graphs(void)
 {
 	CUdeviceptr ptr, own;
 
 	if (!devices_start_peers())
 		return;
-	for (enum node node = CAPTURED; node <= CHANGED_NODE; node++) {
+	for (enum node node = CAPTURED; node < N_NODES; node++) {
 		devices_enter(1);
 		own = app_alloc(MIB);
 		devices_enter(0);
 		ptr = app_alloc(16 * MIB);
 		devices_fill_and_wait(0, ptr, 5);
-		copy_by_graph(node, own, ptr);
+		run_copy(node, own, ptr, own);
 		app_result("words that differ there", (int)devices_count_wrong(1, own, 5));
 		devices_fill_and_wait(1, own, 6);
-		copy_by_graph(node, ptr, own);
+		run_copy(node, ptr, own, own);
 		app_result("words that differ here", (int)devices_count_wrong(0, ptr, 6));
-		/* The next memory of that device is not open yet: the context that owns it has begun anew. */
-		devices_enter(0);
-		app_result("reset", cuDevicePrimaryCtxReset_v2(0));
-		devices_start_one(0);
+		reset_owner();
 	}
+}
+
+/* A graph copies memory to which access has ended, also after the memory was elsewhere. */
+static void graph_without_access(bool is_reset)
+{
+	CUdeviceptr ptr, own;
+	CUgraph graph;
+
+	if (!devices_start_peers())
+		return;
+	ptr = app_alloc(16 * MIB);
+	devices_fill_and_wait(0, ptr, 5);
+	devices_enable_access(1, 0);
+	devices_enter(1);
+	if (is_reset) {
+		app_result("reset", cuDevicePrimaryCtxReset_v2(1));
+		devices_start_one(1);
+	} else {
+		app_result("disable", cuCtxDisablePeerAccess(devices[0].ctx));
+	}
+	own = app_alloc(MIB);
+	graph = copy_graph(COPY_NODE, own, ptr, own);
+	(void)gpupool_sleep(10000);
+	run_graph(graph);
+	app_result("words that differ", (int)devices_count_wrong(1, own, 5));
+}
+
+static void graph_after_disable(void)
+{
+	graph_without_access(false);
+}
+
+static void graph_after_reset(void)
+{
+	graph_without_access(true);
 }
 
 /* A copy needs no access, and does not give the program any. */
@@ -371,34 +428,51 @@ static void sets(void)
 	app_result("wait", cuStreamSynchronize(devices[1].stream));
 }
 
-/* The same by nodes of graphs. */
+enum { SET_NODE, ANY_SET, CHANGED_SET, N_SETS };
+
+/* The same by nodes of graphs. own: memory of the other device. */
+static CUgraph set_graph(int kind, CUdeviceptr ptr, CUdeviceptr own)
+{
+	CUDA_MEMSET_NODE_PARAMS fill = {.dst = ptr, .value = 7, .elementSize = 4, .width = WORDS, .height = 1};
+	CUgraphNodeParams params = {
+		.type = CU_GRAPH_NODE_TYPE_MEMSET,
+		.memset =
+			{.dst = ptr, .value = 7, .elementSize = 4, .width = WORDS, .height = 1, .ctx = devices[1].ctx},
+	};
+	CUDA_MEMSET_NODE_PARAMS within = fill;
+	CUgraphNode node;
+	CUgraph graph;
+
+	APP_MUST(cuGraphCreate(&graph, 0));
+	if (kind == SET_NODE) {
+		app_result("set", cuGraphAddMemsetNode(&node, graph, NULL, 0, &fill, devices[1].ctx));
+	} else if (kind == ANY_SET) {
+		app_result("any node", cuGraphAddNode_v2(&node, graph, NULL, NULL, 0, &params));
+	} else {
+		within.dst = own;
+		APP_MUST(cuGraphAddMemsetNode(&node, graph, NULL, 0, &within, devices[1].ctx));
+		app_result("change", cuGraphMemsetNodeSetParams(node, &fill));
+	}
+	return graph;
+}
+
 static void sets_in_graphs(void)
 {
-	CUDA_MEMSET_NODE_PARAMS fill = {.value = 7, .elementSize = 4, .width = WORDS, .height = 1};
-	CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_MEMSET};
-	CUgraphNode node;
+	CUdeviceptr ptr, own;
 	CUgraph graph;
 
 	if (!devices_start_peers())
 		return;
-	for (int i = 0; i < 2; i++) {
-		devices_enter(0);
-		fill.dst = app_alloc(16 * MIB);
+	for (int kind = 0; kind < N_SETS; kind++) {
 		devices_enter(1);
-		APP_MUST(cuGraphCreate(&graph, 0));
-		params.memset = (CUDA_MEMSET_NODE_PARAMS_v2){.dst = fill.dst,
-			.value = 7,
-			.elementSize = 4,
-			.width = WORDS,
-			.height = 1,
-			.ctx = devices[1].ctx};
-		app_result("node", i ? cuGraphAddNode_v2(&node, graph, NULL, NULL, 0, &params)
-				     : cuGraphAddMemsetNode(&node, graph, NULL, 0, &fill, devices[1].ctx));
-		run_graph(graph);
-		app_result("words that differ", (int)devices_count_wrong(0, fill.dst, 7));
+		own = app_alloc(MIB);
 		devices_enter(0);
-		app_result("reset", cuDevicePrimaryCtxReset_v2(0));
-		devices_start_one(0);
+		ptr = app_alloc(16 * MIB);
+		graph = set_graph(kind, ptr, own);
+		run_graph(graph);
+		APP_MUST(cuGraphDestroy(graph));
+		app_result("words that differ", (int)devices_count_wrong(0, ptr, 7));
+		reset_owner();
 	}
 }
 
@@ -409,6 +483,8 @@ const struct app_scenario app_scenarios[] = {
 	{"copies-after-resets", copies_after_resets, 0},
 	{"disabled-behind-copies", disabled_behind_copies, 0},
 	{"copies-in-graphs", copies_in_graphs, 0},
+	{"graph-after-disable", graph_after_disable, 0},
+	{"graph-after-reset", graph_after_reset, 0},
 	{"copied-then-touched", copied_then_touched, 0},
 	{"sets", sets, 0},
 	{"sets-in-graphs", sets_in_graphs, 0},

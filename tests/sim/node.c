@@ -58,11 +58,58 @@ void sim_nodes_free(struct sim_graph *graph)
 	free(graph->nodes);
 }
 
-static CUresult add_copy(CUgraphNode *node, CUgraph graph, const CUDA_MEMCPY3D *copy, CUcontext handle)
+/* Replaces what the node does by work of the same kind. */
+static CUresult change(struct sim_node *node, const struct sim_op *op)
+{
+	struct sim_op *old = &node->graph->ops[node->index];
+
+	if (old->kind != op->kind)
+		return CUDA_ERROR_INVALID_VALUE;
+	*old = *op;
+	return CUDA_SUCCESS;
+}
+
+static CUresult ctx_of_node(CUgraphNode handle, struct sim_node **node, struct sim_ctx **ctx)
+{
+	*node = sim_object_of(handle, SIM_NODE);
+	if (!*node)
+		return CUDA_ERROR_INVALID_VALUE;
+	*ctx = (*node)->graph->ops[(*node)->index].ctx;
+	return sim_ctx_check(*ctx);
+}
+
+/* Of the parameters of any node: a copy or a memset. */
+static CUresult build_any(struct sim_ctx *ctx, const CUgraphNodeParams *params, struct sim_op *op)
+{
+	const CUDA_MEMSET_NODE_PARAMS_v2 *set = &params->memset;
+	const CUDA_MEMSET_NODE_PARAMS fill = {
+		set->dst, set->pitch, set->value, set->elementSize, set->width, set->height};
+
+	if (params->type == CU_GRAPH_NODE_TYPE_MEMCPY)
+		return build_copy(ctx, &params->memcpy.copyParams, op);
+	return params->type == CU_GRAPH_NODE_TYPE_MEMSET ? build_fill(ctx, &fill, op) : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+static CUresult add_any(CUgraphNode *node, CUgraph graph, const CUgraphNodeParams *params)
 {
 	struct sim_op op = {0};
 	struct sim_ctx *ctx;
 
+	if (!node || !params)
+		return CUDA_ERROR_INVALID_VALUE;
+	SIM_TRY(sim_ctx_of(
+		params->type == CU_GRAPH_NODE_TYPE_MEMCPY ? params->memcpy.copyCtx : params->memset.ctx, &ctx));
+	SIM_TRY(build_any(ctx, params, &op));
+	return add(node, graph, &op);
+}
+
+CUresult cuGraphAddMemcpyNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, size_t n,
+	const CUDA_MEMCPY3D *copy, CUcontext handle)
+{
+	struct sim_op op = {0};
+	struct sim_ctx *ctx;
+
+	SIM_BEGIN(cuGraphAddMemcpyNode);
 	if (!node || !copy)
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(sim_ctx_of(handle, &ctx));
@@ -70,11 +117,13 @@ static CUresult add_copy(CUgraphNode *node, CUgraph graph, const CUDA_MEMCPY3D *
 	return add(node, graph, &op);
 }
 
-static CUresult add_fill(CUgraphNode *node, CUgraph graph, const CUDA_MEMSET_NODE_PARAMS *fill, CUcontext handle)
+CUresult cuGraphAddMemsetNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, size_t n,
+	const CUDA_MEMSET_NODE_PARAMS *fill, CUcontext handle)
 {
 	struct sim_op op = {0};
 	struct sim_ctx *ctx;
 
+	SIM_BEGIN(cuGraphAddMemsetNode);
 	if (!node || !fill)
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(sim_ctx_of(handle, &ctx));
@@ -82,46 +131,58 @@ static CUresult add_fill(CUgraphNode *node, CUgraph graph, const CUDA_MEMSET_NOD
 	return add(node, graph, &op);
 }
 
-CUresult cuGraphAddMemcpyNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, size_t n,
-	const CUDA_MEMCPY3D *copy, CUcontext ctx)
+CUresult cuGraphAddNode(
+	CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, size_t n, CUgraphNodeParams *params)
 {
-	SIM_BEGIN(cuGraphAddMemcpyNode);
-	return add_copy(node, graph, copy, ctx);
-}
-
-CUresult cuGraphAddMemsetNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, size_t n,
-	const CUDA_MEMSET_NODE_PARAMS *fill, CUcontext ctx)
-{
-	SIM_BEGIN(cuGraphAddMemsetNode);
-	return add_fill(node, graph, fill, ctx);
+	SIM_BEGIN(cuGraphAddNode);
+	return add_any(node, graph, params);
 }
 
 CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, const void *edges,
 	size_t n, CUgraphNodeParams *params)
 {
-	const CUDA_MEMSET_NODE_PARAMS_v2 *set = params ? &params->memset : NULL;
-	CUDA_MEMSET_NODE_PARAMS fill;
-
 	SIM_BEGIN(cuGraphAddNode_v2);
-	if (!params)
-		return CUDA_ERROR_INVALID_VALUE;
-	if (params->type == CU_GRAPH_NODE_TYPE_MEMCPY)
-		return add_copy(node, graph, &params->memcpy.copyParams, params->memcpy.copyCtx);
-	if (params->type != CU_GRAPH_NODE_TYPE_MEMSET)
-		return CUDA_ERROR_NOT_SUPPORTED;
-	fill = (CUDA_MEMSET_NODE_PARAMS){set->dst, set->pitch, set->value, set->elementSize, set->width, set->height};
-	return add_fill(node, graph, &fill, set->ctx);
+	return add_any(node, graph, params);
 }
 
 CUresult cuGraphMemcpyNodeSetParams(CUgraphNode handle, const CUDA_MEMCPY3D *copy)
 {
-	struct sim_node *node = sim_object_of(handle, SIM_NODE);
 	struct sim_op op = {0};
+	struct sim_node *node;
+	struct sim_ctx *ctx;
 
 	SIM_BEGIN(cuGraphMemcpyNodeSetParams);
-	if (!node || !copy)
+	if (!copy)
 		return CUDA_ERROR_INVALID_VALUE;
-	SIM_TRY(build_copy(node->graph->ops[node->index].ctx, copy, &op));
-	node->graph->ops[node->index] = op;
-	return CUDA_SUCCESS;
+	SIM_TRY(ctx_of_node(handle, &node, &ctx));
+	SIM_TRY(build_copy(ctx, copy, &op));
+	return change(node, &op);
+}
+
+CUresult cuGraphMemsetNodeSetParams(CUgraphNode handle, const CUDA_MEMSET_NODE_PARAMS *fill)
+{
+	struct sim_op op = {0};
+	struct sim_node *node;
+	struct sim_ctx *ctx;
+
+	SIM_BEGIN(cuGraphMemsetNodeSetParams);
+	if (!fill)
+		return CUDA_ERROR_INVALID_VALUE;
+	SIM_TRY(ctx_of_node(handle, &node, &ctx));
+	SIM_TRY(build_fill(ctx, fill, &op));
+	return change(node, &op);
+}
+
+CUresult cuGraphNodeSetParams(CUgraphNode handle, CUgraphNodeParams *params)
+{
+	struct sim_op op = {0};
+	struct sim_node *node;
+	struct sim_ctx *ctx;
+
+	SIM_BEGIN(cuGraphNodeSetParams);
+	if (!params)
+		return CUDA_ERROR_INVALID_VALUE;
+	SIM_TRY(ctx_of_node(handle, &node, &ctx));
+	SIM_TRY(build_any(ctx, params, &op));
+	return change(node, &op);
 }
