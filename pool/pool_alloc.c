@@ -246,7 +246,7 @@ int gp_pool_take_back(struct gp_pool *pool, struct gp_block *block, gp_pool_keep
 	return keep && keep(arg, block, &r) ? r : take_back(pool, block, &(struct take_back){.mode = GP_FREE_NORMAL});
 }
 
-int gp_pool_free_begin(struct gp_addrmap *map, uint64_t addr, struct gp_claimed *ret_claimed)
+static int claim_to_free(struct gp_addrmap *map, uint64_t addr, struct gp_claimed *ret_claimed)
 {
 	enum gp_claim claim;
 	int r;
@@ -262,6 +262,22 @@ int gp_pool_free_begin(struct gp_addrmap *map, uint64_t addr, struct gp_claimed 
 	return r;
 }
 
+/* The second step may be long in coming, so what the program has requested does not count until then. */
+int gp_pool_free_begin(struct gp_addrmap *map, uint64_t addr, struct gp_claimed *ret_claimed)
+{
+	int r = claim_to_free(map, addr, ret_claimed);
+	struct gp_pool *pool = ret_claimed->pool;
+
+	if (r)
+		return r;
+	gp_mutex_lock(&pool->lock);
+	if (!gp_flag_is_set(&pool->dead))
+		pool->stats.requested_bytes -= gp_block_requested(ret_claimed->block);
+	atomic_store_explicit(&ret_claimed->block->requested, 0, memory_order_relaxed);
+	gp_mutex_unlock(&pool->lock);
+	return 0;
+}
+
 void gp_pool_free_end(const struct gp_claimed *claimed)
 {
 	(void)take_back(claimed->pool, claimed->block, &(struct take_back){.mode = GP_FREE_UNFENCED});
@@ -272,7 +288,7 @@ void gp_pool_free_end(const struct gp_claimed *claimed)
 static int release(struct gp_addrmap *map, uint64_t addr, const struct take_back *how, gp_pool_keep_fn *keep, void *arg)
 {
 	struct gp_claimed claimed;
-	int r = gp_pool_free_begin(map, addr, &claimed);
+	int r = claim_to_free(map, addr, &claimed);
 
 	if (gp_unlikely(r))
 		return r;

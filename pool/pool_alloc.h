@@ -81,7 +81,8 @@ int gp_pool_take_back_on(struct gp_pool *pool, struct gp_block *block, uint64_t 
 
 /*
  * A free in two steps: the program no longer holds the block after the first, and the pool has it, unfenced, after the
- * second. Between them it belongs to the caller. gp_pool_free_begin returns 0 or one of the GP_E codes.
+ * second. Between them it belongs to the caller, and counts as used but not as requested. gp_pool_free_begin returns 0
+ * or one of the GP_E codes.
  */
 struct gp_claimed {
 	struct gp_pool *pool;

@@ -506,12 +506,16 @@ START_TEST(a_free_in_two_steps_hides_the_block_until_the_second)
 	struct gp_claimed claimed;
 
 	fixture_pool();
+	ck_assert_uint_eq(fixture_stats().requested_bytes, BYTES);
 	ck_assert_int_eq(gp_pool_free_begin(&px.map, addr, &claimed), 0);
+	ck_assert_uint_eq(fixture_stats().requested_bytes, 0);
+	ck_assert_uint_ge(fixture_stats().used_bytes, BYTES);
 	ck_assert_int_eq(gp_pool_free(&px.map, addr, GP_FREE_NORMAL), GP_E_NOT_USED);
 	ck_assert_int_eq(gp_pool_free_begin(&px.map, addr + 512, &(struct gp_claimed){NULL}), GP_E_INTERIOR);
 	fake_note_free(&px.fake, addr, BYTES, FAKE_FREED_UNFENCED);
 	gp_pool_free_end(&claimed);
 	fixture_check();
+	ck_assert_uint_eq(fixture_stats().requested_bytes, 0);
 	ck_assert_uint_eq(fixture_stats().used_bytes, 0);
 	ck_assert_int_eq(gp_pool_free_begin(&px.map, 4096, &claimed), GP_E_FOREIGN);
 }
