@@ -132,13 +132,21 @@ static bool await_running(struct launch *launch, struct soak_block *own, struct 
 	return false;
 }
 
-/* Frees the block and the flag, and not during a capture in the global mode: the driver then refuses to free. */
+/* These frees are not made during a capture in the global mode, when the driver refuses to free what it has served. */
+
 static void free_launch(const struct launch *launch)
 {
 	soak_use_context(&soak_contexts[launch->block.context]);
 	pthread_rwlock_rdlock(&soak_capture_lock);
 	SOAK_MUST(cuMemFree_v2(launch->block.ptr));
 	SOAK_MUST(cuMemFreeHost(launch->flag));
+	pthread_rwlock_unlock(&soak_capture_lock);
+}
+
+static void free_next(struct soak_block *next, struct soak_random *random)
+{
+	pthread_rwlock_rdlock(&soak_capture_lock);
+	soak_block_free(next, random);
 	pthread_rwlock_unlock(&soak_capture_lock);
 }
 
@@ -155,7 +163,7 @@ void soak_inflight_free(struct soak_block *own, struct soak_random *random)
 		return;
 	soak_block_fill(&next, random);
 	if (own->ptr)
-		soak_block_free(&next, random);
+		free_next(&next, random);
 	else
 		*own = next;
 }
