@@ -171,6 +171,13 @@ static inline bool gp_fence_lags(const struct gp_fence *f)
 	return atomic_load_explicit(&f->lags, memory_order_relaxed);
 }
 
+/* Returns the number of records and queries so far. */
+static inline uint64_t gp_fence_calls(const struct gp_fence *f)
+{
+	return atomic_load_explicit(&f->records, memory_order_relaxed) +
+	       atomic_load_explicit(&f->queries, memory_order_relaxed);
+}
+
 static inline bool gp_fence_is_serial(const struct gp_fence *f)
 {
 	return atomic_load_explicit(&f->is_serial, memory_order_relaxed);

@@ -438,6 +438,24 @@ static inline bool can_defer_fences(const struct gp_tcache *tc)
 }
 
 /*
+ * The same for a free that is slow in any case. It polls during a lag in which no thread has used the fences for some
+ * time: the pool may have enough usable memory, and without new work there is no new fence, so the lag would never end.
+ */
+static bool can_defer_after_poll(struct gp_tcache *tc)
+{
+	uint64_t n_calls;
+
+	if (!gp_fence_lags(tc->fence))
+		return can_defer_fences(tc);
+	n_calls = gp_fence_calls(tc->fence);
+	tc->n_lagged = n_calls == tc->lag_calls ? tc->n_lagged + 1 : 0;
+	tc->lag_calls = n_calls;
+	if (tc->n_lagged >= GP_TCACHE_LAG_POLL)
+		(void)gp_fence_poll(tc->fence);
+	return can_defer_fences(tc);
+}
+
+/*
  * Flushes the cache after a refusal if the GPU lags, memory is short or the cache is crowded: the pool can choose
  * better.
  */
@@ -462,7 +480,7 @@ static int record_due(struct gp_tcache *tc, enum due due)
 /* Puts a small block into its bin; waits for the lock, and makes room if there is none. */
 static enum due put_small(struct gp_tcache *tc, struct gp_recent *recent)
 {
-	bool is_wanted = can_defer_fences(tc);
+	bool is_wanted = can_defer_after_poll(tc);
 	enum due due = is_wanted ? accept(tc, recent) : REFUSED;
 	struct gp_bin *full = is_wanted && due == REFUSED ? find_full(tc, recent->size) : NULL;
 
@@ -552,7 +570,7 @@ static bool keep_claimed(void *arg, struct gp_block *block, int *ret_r)
 
 	if (!is_keepable(tc, block))
 		return false;
-	is_wanted = can_defer_fences(tc);
+	is_wanted = can_defer_after_poll(tc);
 	is_kept = is_wanted && keep(tc, bin_of(tc, block->size), block, &due);
 	if (is_wanted && !is_kept)
 		full = find_full(tc, block->size);

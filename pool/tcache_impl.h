@@ -69,6 +69,8 @@ struct gp_tcache {
 	uint64_t published;     /* the last fence seen, recorded by any thread */
 	unsigned n_uncovered;   /* blocks freed since then */
 	unsigned n_refused;     /* blocks refused for lack of room since the last flush */
+	unsigned n_lagged;      /* blocks refused because the GPU lags, since the last call for a fence */
+	uint64_t lag_calls;     /* calls for fences as of the last such block */
 	uint64_t requested;     /* bytes requested in hand-outs from here, minus what the pool accounts for; wraps */
 	struct gp_serials serials, stream_serials; /* of hand-outs; those in stream order have their own, as a count */
 	unsigned n_large;

@@ -388,6 +388,12 @@
 #define GP_TCACHE_REFUSED_MAX 32
 
 /*
+ * Blocks that a thread cache refuses during a lag of the GPU, without a record or a query meanwhile, after which the
+ * cache polls the fences. Held by test_tcache.c, a_thread_cache_serves_again_once_the_gpu_has_caught_up.
+ */
+#define GP_TCACHE_LAG_POLL 64
+
+/*
  * Fences recorded for one bin because a single block was wanted, after which a larger pool is worth it. After each such
  * number of fences the pool may grow for the bin, while its growth for it stays below a number of blocks or of bytes.
  * Held by test_tcache.c, a_loop_on_a_thread_cache_needs_one_record_and_query_for_many_rounds; test_tcache_order.c,

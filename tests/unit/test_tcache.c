@@ -42,6 +42,31 @@ START_TEST(a_loop_on_a_thread_cache_grows_the_pool_to_at_most_the_cache_size)
 END_TEST
 
 /* Far more blocks than a cache holds. The excess goes to the pool together with the fence that covers it. */
+/* Nothing is submitted any more, so that no new fence shows the end of the lag. */
+START_TEST(a_thread_cache_serves_again_once_the_gpu_has_caught_up)
+{
+	unsigned n_kept = 0;
+
+	px.fake.reports_submissions = true;
+	start();
+	(void)fake_submit(&px.fake, 4);
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		put(take(SMALL));
+		atomic_fetch_add(&px.fake.now_ns, GP_LAG_NS / DEPTH);
+	}
+	ck_assert(gp_fence_lags(own_cache->fence));
+	fake_complete_all(&px.fake);
+	for (unsigned i = 0; i < ROUNDS; i++)
+		put(take(SMALL));
+	clear_calls();
+	for (unsigned i = 0; i < ROUNDS; i++)
+		n_kept += put(take(SMALL));
+	ck_assert_uint_eq(n_kept, ROUNDS);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_QUERY), 0);
+	end();
+}
+END_TEST
+
 START_TEST(a_batch_of_frees_into_a_thread_cache_needs_few_records)
 {
 	enum { BATCH = 16 * DEPTH };
@@ -606,6 +631,7 @@ static TCase *case_of(enum gp_kind kind)
 
 	tcase_add_test(tc, a_loop_on_a_thread_cache_needs_one_record_and_query_for_many_rounds);
 	tcase_add_test(tc, a_loop_on_a_thread_cache_grows_the_pool_to_at_most_the_cache_size);
+	tcase_add_test(tc, a_thread_cache_serves_again_once_the_gpu_has_caught_up);
 	tcase_add_test(tc, a_batch_of_frees_into_a_thread_cache_needs_few_records);
 	tcase_add_test(tc, a_batch_of_frees_into_a_thread_cache_keeps_the_pending_limit);
 	tcase_add_test(tc, blocks_in_a_thread_cache_count_as_free_memory);
