@@ -262,7 +262,7 @@ static int claim_to_free(struct gp_addrmap *map, uint64_t addr, struct gp_claime
 	return r;
 }
 
-/* The second step may be long in coming, so what the program has requested does not count until then. */
+/* The second step may be long in coming, so what the program has requested stops counting here. */
 int gp_pool_free_begin(struct gp_addrmap *map, uint64_t addr, struct gp_claimed *ret_claimed)
 {
 	int r = claim_to_free(map, addr, ret_claimed);

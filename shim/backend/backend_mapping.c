@@ -136,7 +136,20 @@ uint64_t gp_mapping_devices(const struct gp_context *context)
 	return gp_peer_access_devices(context->handle) | UINT64_C(1) << context->device->index;
 }
 
-CUresult gp_mapping_allow(CUdeviceptr ptr, size_t bytes, uint64_t devices)
+/* True if the memory is of use although another device has been refused access to it. */
+static bool is_other_refused(const struct gp_context *context, CUdevice device, CUresult r)
+{
+	static _Atomic bool is_logged;
+
+	if (!r || device == context->device->index || r == CUDA_ERROR_OUT_OF_MEMORY || r == CUDA_ERROR_DEINITIALIZED)
+		return false;
+	if (!atomic_exchange(&is_logged, true))
+		gp_log(GP_LOG_WARN, "device %d has no access to pooled memory of device %d: driver error %d", device,
+			context->device->index, r);
+	return true;
+}
+
+CUresult gp_mapping_allow(const struct gp_context *context, CUdeviceptr ptr, size_t bytes, uint64_t devices)
 {
 	CUresult r = CUDA_SUCCESS;
 
@@ -147,6 +160,8 @@ CUresult gp_mapping_allow(CUdeviceptr ptr, size_t bytes, uint64_t devices)
 		};
 
 		r = gp_real.cuMemSetAccess(ptr, bytes, &access, 1);
+		if (is_other_refused(context, access.location.id, r))
+			r = CUDA_SUCCESS;
 	}
 	return r;
 }
@@ -165,7 +180,7 @@ CUresult gp_mapping_map(struct gp_context *context, CUdeviceptr ptr, size_t byte
 
 	if (r)
 		return r;
-	r = gp_mapping_allow(ptr, bytes, gp_mapping_devices(context));
+	r = gp_mapping_allow(context, ptr, bytes, gp_mapping_devices(context));
 	if (r && gp_real.cuMemUnmap(ptr, bytes))
 		*ret_is_stuck = true;
 	return r;
@@ -183,7 +198,7 @@ static CUresult map_first(struct gp_context *context, CUdeviceptr ptr, uint64_t 
 		if (!r)
 			r = gp_mapping_map(context, ptr, first->bytes, handle, ret_is_stuck);
 	} else {
-		r = gp_mapping_allow(ptr, first->bytes, gp_mapping_devices(context) & ~first->devices);
+		r = gp_mapping_allow(context, ptr, first->bytes, gp_mapping_devices(context) & ~first->devices);
 		if (r && gp_real.cuMemUnmap(ptr, first->bytes))
 			*ret_is_stuck = true;
 	}

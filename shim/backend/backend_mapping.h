@@ -14,8 +14,11 @@ extern const struct gp_mapping_ops gp_mapping_backend;
 /* Returns a bit for the context's device, and for each that the program has given access to the context's memory. */
 uint64_t gp_mapping_devices(const struct gp_context *context);
 
-/* Gives the devices with a bit set access to mapped memory. Stops at the first call that fails. */
-CUresult gp_mapping_allow(CUdeviceptr ptr, size_t bytes, uint64_t devices);
+/*
+ * Gives the devices with a bit set access to mapped memory of the context. Stops at the first call that fails; that
+ * another device than the context's is refused access does not count, unless memory was too short for it.
+ */
+CUresult gp_mapping_allow(const struct gp_context *context, CUdeviceptr ptr, size_t bytes, uint64_t devices);
 
 /* Returns the properties of new memory of the context. */
 CUmemAllocationProp gp_mapping_properties(const struct gp_context *context);

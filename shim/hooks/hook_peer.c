@@ -330,7 +330,8 @@ static uint64_t bit_of(CUdevice device)
 /* Opens the memory to copies by each of the devices. */
 static bool open_to_devices(uint64_t devices)
 {
-	bool is_one = !(devices & (devices - 1)), is_open = false;
+	CUdevice unreachable = -1, from = -1;
+	bool is_open = false;
 
 	for (; devices; devices &= devices - 1) {
 		struct opening opening = {.device = __builtin_ctzll(devices), .unreachable = -1};
@@ -339,12 +340,16 @@ static bool open_to_devices(uint64_t devices)
 		gp_context_each(open_to_copies, &opening);
 		end_turn(&opening.turn);
 		is_open |= opening.is_open;
-		if (is_one && opening.unreachable >= 0 && !opening.is_open)
-			gp_log(GP_LOG_WARN,
-				"the driver has refused a copy on device %d, which cannot have access to device %d: "
-				"copies between them need GPUPOOL_POOL=split",
-				opening.device, opening.unreachable);
+		if (opening.unreachable >= 0) {
+			unreachable = opening.unreachable;
+			from = opening.device;
+		}
 	}
+	if (unreachable >= 0 && !is_open)
+		gp_log(GP_LOG_WARN,
+			"the driver has refused a copy, and device %d cannot have access to device %d: copies between "
+			"them need GPUPOOL_POOL=split",
+			from, unreachable);
 	return is_open;
 }
 
@@ -355,24 +360,38 @@ static uint64_t device_of_stream(void *stream)
 	return gp_driver_device_of(stream, &device) ? 0 : bit_of(device);
 }
 
-/* The device of the context. NULL: all devices with a context. The driver is not asked about an unknown handle. */
-static uint64_t devices_of_context(void *ctx)
+/* All devices that the program may work on. */
+static uint64_t devices_in_use(void)
 {
-	CUcontext handle = owner_of(ctx);
 	uint64_t devices = 0;
-	CUdevice device;
 	int n = 0;
 
 	(void)gp_real.cuDeviceGetCount(&n);
-	for (device = 0; device < n; device++) {
-		CUcontext primary = gp_context_primary(device);
-
-		if (ctx ? primary == handle : primary || gp_device_if_used(device))
+	for (CUdevice device = 0; device < n; device++)
+		if (gp_context_primary(device) || gp_device_if_used(device))
 			devices |= bit_of(device);
-	}
-	if (ctx && !devices && gp_context_is_seen(handle) && !gp_driver_device_of_context(handle, &device))
-		devices = bit_of(device);
 	return devices;
+}
+
+/* The device of the context. NULL: all devices in use. The driver is not asked about a handle that is not known. */
+static uint64_t devices_of_context(void *ctx)
+{
+	CUcontext handle = owner_of(ctx);
+	CUdevice device;
+	int n = 0;
+
+	if (!ctx)
+		return devices_in_use();
+	for (device = 0; device < GP_DEVICES_MAX; device++)
+		if (gp_context_seen_as_primary(device) == handle)
+			return bit_of(device);
+	if (gp_context_is_seen(handle))
+		return gp_driver_device_of_context(handle, &device) ? 0 : bit_of(device);
+	(void)gp_real.cuDeviceGetCount(&n);
+	for (device = 0; device < n; device++)
+		if (gp_context_primary(device) == handle)
+			return bit_of(device);
+	return 0;
 }
 
 static bool open_to(uint64_t (*find_devices)(void *handle), void *handle)

@@ -114,7 +114,7 @@ static CUresult take_in_context(struct import *import, const struct gp_ipc_chunk
 	if (r || import->mapped_bytes < mapping->bytes)
 		return r;
 	mapping->devices = gp_mapping_devices(import->context);
-	return gp_mapping_allow(mapping->base, mapping->bytes, mapping->devices);
+	return gp_mapping_allow(import->context, mapping->base, mapping->bytes, mapping->devices);
 }
 
 static int take(void *arg, const struct gp_ipc_chunk *chunk)
@@ -173,7 +173,7 @@ void gp_ipc_allow_new(struct gp_context *context, const struct gp_ipc_mapping *m
 	if (gp_likely(!devices) || !gp_context_enter(context))
 		return;
 	if (!gp_driver_enter(&scope, context->handle)) {
-		(void)gp_mapping_allow(mapping->base, mapping->bytes, devices);
+		(void)gp_mapping_allow(context, mapping->base, mapping->bytes, devices);
 		gp_driver_leave(&scope);
 	}
 	gp_context_leave(context);

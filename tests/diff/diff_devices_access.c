@@ -399,6 +399,74 @@ static void graph_after_reset(void)
 	graph_without_access(true);
 }
 
+/* The memory's owner goes on after the device that had access has ended. */
+static void ended_accessor(void)
+{
+	CUdeviceptr ptr, more;
+
+	if (!devices_start_peers())
+		return;
+	ptr = app_alloc(16 * MIB);
+	devices_fill_and_wait(0, ptr, 5);
+	devices_enable_access(1, 0);
+	app_result("reset", cuDevicePrimaryCtxReset_v2(1));
+	devices_enter(0);
+	(void)gpupool_sleep(10000);
+	app_result("words that differ", (int)devices_count_wrong(0, ptr, 5));
+	more = app_alloc(64 * MIB);
+	devices_fill_and_wait(0, more, 6);
+	app_result("words that differ", (int)devices_count_wrong(0, more, 6));
+}
+
+/* A node in a context that the program has created, while another one is current. */
+static void node_in_created_context(void)
+{
+	CUdeviceptr ptr, own;
+	CUDA_MEMCPY3D copy;
+	CUgraphExec exec;
+	CUgraphNode node;
+	CUgraph graph;
+	CUcontext ctx;
+	CUstream stream;
+
+	if (!devices_start_peers())
+		return;
+	APP_MUST(cuCtxCreate_v2(&ctx, 0, 1));
+	APP_MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	own = app_alloc(MIB);
+	devices_enter(0);
+	ptr = app_alloc(16 * MIB);
+	devices_fill_and_wait(0, ptr, 5);
+	copy = one_row(own, ptr);
+	APP_MUST(cuGraphCreate(&graph, 0));
+	app_result("node", cuGraphAddMemcpyNode(&node, graph, NULL, 0, &copy, ctx));
+	APP_MUST(cuCtxSetCurrent(ctx));
+	app_result("instantiate", cuGraphInstantiateWithFlags(&exec, graph, 0));
+	app_result("launch", cuGraphLaunch(exec, stream));
+	app_result("wait", cuStreamSynchronize(stream));
+}
+
+/* A node that is refused, and copies nothing, does not give the program access. */
+static void other_nodes(void)
+{
+	CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_KERNEL};
+	CUdeviceptr ptr;
+	CUgraphNode node;
+	CUgraph graph;
+
+	if (!devices_start_peers())
+		return;
+	ptr = app_alloc(4 * MIB);
+	devices_fill_and_wait(0, ptr, 5);
+	devices_enter(1);
+	APP_MUST(cuGraphCreate(&graph, 0));
+	app_result("none", cuGraphAddNode_v2(&node, graph, NULL, NULL, 0, NULL));
+	app_result("no kernel", cuGraphAddNode_v2(&node, graph, NULL, NULL, 0, &params));
+	app_result("no copy", cuGraphAddMemcpyNode(&node, graph, NULL, 0, NULL, devices[1].ctx));
+	app_result("launch", devices_fill(1, ptr, 6));
+	app_result("synchronise", cuStreamSynchronize(devices[1].stream));
+}
+
 /* A copy needs no access, and does not give the program any. */
 static void copied_then_touched(void)
 {
@@ -485,6 +553,9 @@ const struct app_scenario app_scenarios[] = {
 	{"copies-in-graphs", copies_in_graphs, 0},
 	{"graph-after-disable", graph_after_disable, 0},
 	{"graph-after-reset", graph_after_reset, 0},
+	{"ended-accessor", ended_accessor, 0},
+	{"node-in-created-context", node_in_created_context, 0},
+	{"other-nodes", other_nodes, 0},
 	{"copied-then-touched", copied_then_touched, 0},
 	{"sets", sets, 0},
 	{"sets-in-graphs", sets_in_graphs, 0},

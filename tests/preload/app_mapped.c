@@ -239,12 +239,14 @@ static void two_devices(void)
 	}
 }
 
-static void refuse_next_access(void)
+/* Makes the nth call from now fail. */
+static void refuse_access(unsigned nth)
 {
 	bool (*inject_fault)(const char *) = (bool (*)(const char *))app_simulator("simgpu_fault");
 	char fault[64];
 
-	snprintf(fault, sizeof(fault), "cuMemSetAccess:%llu=101", (unsigned long long)app_calls("cuMemSetAccess") + 1);
+	snprintf(
+		fault, sizeof(fault), "cuMemSetAccess:%llu=101", (unsigned long long)app_calls("cuMemSetAccess") + nth);
 	if (inject_fault && !inject_fault(fault))
 		app_must(-1, fault);
 }
@@ -276,7 +278,7 @@ static void copy_from_the_other(bool is_access_refused)
 	APP_MUST(cuDevicePrimaryCtxRetain(&other, 1));
 	APP_MUST(cuCtxSetCurrent(other));
 	if (is_access_refused)
-		refuse_next_access();
+		refuse_access(1);
 	app_result("first copy", cuMemcpyDtoH_v2(&word, ptr, sizeof(word)));
 	app_fact("more accesses than before", count_accesses_of_more() - n);
 	APP_MUST(cuCtxSetCurrent(other));
@@ -297,7 +299,22 @@ static void copies_refused_once(void)
 	copy_from_the_other(true);
 }
 
+/* Memory of the first device, to which the second one is refused access. */
+static void peer_refused(void)
+{
+	CUcontext other;
+
+	app_start();
+	APP_MUST(cuMemFree_v2(app_alloc(16 * MIB)));
+	APP_MUST(cuDevicePrimaryCtxRetain(&other, 1));
+	APP_MUST(cuCtxSetCurrent(other));
+	APP_MUST(cuCtxEnablePeerAccess(app_ctx, 0));
+	refuse_access(2); /* the first call is for the memory's own device */
+	app_fact("accesses", count_accesses_of_more());
+}
+
 const struct app_scenario app_scenarios[] = {
+	{"peer_refused", peer_refused},
 	{"copies", copies},
 	{"copies_refused_once", copies_refused_once},
 	{"first_threads", first_threads},

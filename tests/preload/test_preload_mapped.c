@@ -382,6 +382,20 @@ START_TEST(auto_is_vmm_where_that_works_and_otherwise_split_with_the_reason_in_t
 }
 END_TEST
 
+START_TEST(memory_is_of_use_although_another_device_is_refused_access)
+{
+	static const char *const env[] = {"SIMGPU_DEVICES=2", MAPPED, NULL};
+
+	play_run(&(struct play){
+		.program = "app_mapped", .words = {"peer_refused"}, .env = env, .preload = play_library});
+	ck_assert_int_eq(play_status, 0);
+	ck_assert_ptr_nonnull(strstr(play_out, "more: 0\n"));
+	ck_assert_uint_gt(play_fact("accesses"), 1);
+	ck_assert_ptr_nonnull(
+		strstr(play_err, "device 1 has no access to pooled memory of device 0: driver error 101"));
+}
+END_TEST
+
 /* Copies of memory of one device on a stream of another. */
 static const struct {
 	const char *kind, *fault, *scenario, *first, *copy;
@@ -414,6 +428,7 @@ END_TEST
 
 static void add(TCase *tc)
 {
+	tcase_add_test(tc, memory_is_of_use_although_another_device_is_refused_access);
 	tcase_add_loop_test(tc,
 		a_copy_on_a_stream_of_another_device_works_if_it_can_have_access_and_otherwise_changes_nothing, 0,
 		(int)LENGTH(copies));

@@ -87,7 +87,7 @@ static CUresult build_any(struct sim_ctx *ctx, const CUgraphNodeParams *params, 
 
 	if (params->type == CU_GRAPH_NODE_TYPE_MEMCPY)
 		return build_copy(ctx, &params->memcpy.copyParams, op);
-	return params->type == CU_GRAPH_NODE_TYPE_MEMSET ? build_fill(ctx, &fill, op) : CUDA_ERROR_NOT_SUPPORTED;
+	return params->type == CU_GRAPH_NODE_TYPE_MEMSET ? build_fill(ctx, &fill, op) : CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult add_any(CUgraphNode *node, CUgraph graph, const CUgraphNodeParams *params)

@@ -41,7 +41,6 @@ START_TEST(a_loop_on_a_thread_cache_grows_the_pool_to_at_most_the_cache_size)
 }
 END_TEST
 
-/* Far more blocks than a cache holds. The excess goes to the pool together with the fence that covers it. */
 /* Nothing is submitted any more, so that no new fence shows the end of the lag. */
 START_TEST(a_thread_cache_serves_again_once_the_gpu_has_caught_up)
 {
@@ -67,6 +66,7 @@ START_TEST(a_thread_cache_serves_again_once_the_gpu_has_caught_up)
 }
 END_TEST
 
+/* Far more blocks than a cache holds. The excess goes to the pool together with the fence that covers it. */
 START_TEST(a_batch_of_frees_into_a_thread_cache_needs_few_records)
 {
 	enum { BATCH = 16 * DEPTH };
