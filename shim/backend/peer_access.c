@@ -29,7 +29,7 @@ static unsigned find_locked(CUcontext accessor, CUcontext owner)
 	return i;
 }
 
-/* The same for the device, whatever its context. */
+/* Returns the index of the edge that has no accessor, or n_edges if there is none. */
 static unsigned find_copies_locked(CUdevice device, CUcontext owner)
 {
 	unsigned i = 0;

@@ -28,14 +28,14 @@
 #include "shim/process.h"
 
 /*
- * Threads take turns from the look at what a device may access until its access to the chunks is set. So of two changes
- * the later one decides, and a thread in its turn finds no access that another thread is about to set.
+ * Threads take turns from the look at what a device may access until its access to the chunks is set, so that a thread
+ * in its turn finds no access that another thread is about to set.
  */
 static struct gp_mutex turns = GP_MUTEX_INIT(GP_RANK_PEERS);
 
 struct turn {
 	int cancel_state; /* of the thread, which would keep the lock if it were cancelled in the driver */
-	CUresult failure; /* of the last change of access that failed: to be logged after the turn */
+	CUresult failure; /* of the last call that failed to give access: to be logged after the turn */
 	CUdevice device, owner;
 };
 
@@ -51,8 +51,7 @@ static void end_turn(struct turn *turn)
 	gp_mutex_unlock(&turns);
 	pthread_setcancelstate(turn->cancel_state, NULL);
 	if (turn->failure)
-		gp_log(GP_LOG_WARN,
-			"could not change the access of device %d to pooled memory of device %d: driver error %d",
+		gp_log(GP_LOG_WARN, "could not give device %d access to pooled memory of device %d: driver error %d",
 			turn->device, turn->owner, turn->failure);
 }
 
@@ -62,7 +61,7 @@ struct change {
 	CUresult result; /* of the last call that failed */
 };
 
-static void set_access_to_chunk(void *arg, uint64_t addr, uint64_t bytes)
+static void give_access_to_chunk(void *arg, uint64_t addr, uint64_t bytes)
 {
 	struct change *change = arg;
 	struct gp_driver_scope scope;
@@ -81,16 +80,16 @@ static void set_access_to_chunk(void *arg, uint64_t addr, uint64_t bytes)
 		change->result = r;
 }
 
-static void set_access_to_pool(void *arg, struct gp_pool *pool)
+static void give_access_to_pool(void *arg, struct gp_pool *pool)
 {
 	struct change *change = arg;
 
-	if (gp_pool_each_chunk(pool, set_access_to_chunk, change))
+	if (gp_pool_each_chunk(pool, give_access_to_chunk, change))
 		change->result = CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 /* For a stream-ordered pool of the driver, one call sets the access to all of its memory. */
-static void set_access_to_async(struct change *change)
+static void give_access_to_async(struct change *change)
 {
 	struct gp_driver_scope scope;
 
@@ -105,19 +104,20 @@ static void set_access_to_async(struct change *change)
 	gp_context_leave(change->owner);
 }
 
-/* Returns the last error of the driver. */
-static CUresult set_access(struct turn *turn, CUcontext owner, CUdevice device, int flags)
+/* Gives the device access to the mapped memory of the owner. Returns the last error of the driver. */
+static CUresult give_access(struct turn *turn, CUcontext owner, CUdevice device)
 {
 	struct change change = {
 		.owner = gp_table_find(owner, -1),
-		.access = {.location = {CU_MEM_LOCATION_TYPE_DEVICE, device}, .flags = flags},
+		.access = {.location = {CU_MEM_LOCATION_TYPE_DEVICE, device},
+			.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE},
 	};
 
 	if (!change.owner)
 		return CUDA_SUCCESS;
-	set_access_to_async(&change);
-	gp_context_each_pool(change.owner, set_access_to_pool, &change);
-	if (!gp_ipc_each_mapping(change.owner, set_access_to_chunk, &change))
+	give_access_to_async(&change);
+	gp_context_each_pool(change.owner, give_access_to_pool, &change);
+	if (!gp_ipc_each_mapping(change.owner, give_access_to_chunk, &change))
 		change.result = CUDA_ERROR_OUT_OF_MEMORY;
 	if (change.result) {
 		turn->failure = change.result;
@@ -178,7 +178,7 @@ CUresult hook_cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
 		r = CUDA_SUCCESS;
 	begin_turn(&turn);
 	gp_peer_access_enabled(accessor, device, owner);
-	(void)set_access(&turn, owner, device, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	(void)give_access(&turn, owner, device);
 	end_turn(&turn);
 	return r;
 }
@@ -233,7 +233,7 @@ static void open_pool(const struct gp_device *owner, CUdevice device)
 		if (!r) {
 			begin_turn(&turn);
 			gp_peer_access_opened(accessor, device, handle);
-			(void)set_access(&turn, handle, device, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+			(void)give_access(&turn, handle, device);
 			end_turn(&turn);
 		} else if (r != CUDA_ERROR_CONTEXT_IS_DESTROYED) {
 			gp_log(GP_LOG_WARN,
@@ -314,12 +314,12 @@ static void open_to_copies(void *arg, struct gp_context *owner)
 	}
 	if (!note_copies(device, owner))
 		return;
-	if (!set_access(&opening->turn, owner->handle, device, CU_MEM_ACCESS_FLAGS_PROT_READWRITE)) {
+	if (!give_access(&opening->turn, owner->handle, device)) {
 		opening->is_open = true;
 		return;
 	}
+	/* The chunks that are open stay so, since copies of other threads may be under way there. */
 	gp_peer_access_set_copies(device, owner->handle, false);
-	(void)set_access(&opening->turn, owner->handle, device, CU_MEM_ACCESS_FLAGS_PROT_NONE);
 }
 
 static uint64_t bit_of(CUdevice device)

@@ -22,7 +22,10 @@ void gp_peer_open_pools(CUdevice device);
  */
 bool gp_peer_open_to_copies(CUstream stream);
 
-/* The same for a node of a graph that copies or sets memory in the context. NULL: the context is not known. */
+/*
+ * As gp_peer_open_to_copies, for a node of a graph that copies or sets memory in the context. NULL: the context is not
+ * known, and the memory is opened to all devices in use.
+ */
 bool gp_peer_open_to_node(CUcontext ctx);
 
 /* True if the node copies or sets memory. */

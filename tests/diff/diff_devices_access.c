@@ -257,8 +257,7 @@ static void disabled_behind_copies(void)
 	app_say("last word", "%u", ((uint32_t *)words)[bytes / 4 - 1]);
 }
 
-/* Launches the graph on a stream of the other device. */
-static void run_graph(CUgraph graph)
+static void run_graph(CUgraph graph, CUstream stream)
 {
 	CUgraphExec exec;
 	CUresult r = cuGraphInstantiateWithFlags(&exec, graph, 0);
@@ -266,8 +265,8 @@ static void run_graph(CUgraph graph)
 	app_result("instantiate", r);
 	if (r)
 		return;
-	app_result("launch", cuGraphLaunch(exec, devices[1].stream));
-	app_result("wait", cuStreamSynchronize(devices[1].stream));
+	app_result("launch", cuGraphLaunch(exec, stream));
+	app_result("wait", cuStreamSynchronize(stream));
 	APP_MUST(cuGraphExecDestroy(exec));
 }
 
@@ -331,7 +330,7 @@ static void run_copy(enum node node, CUdeviceptr to, CUdeviceptr from, CUdevicep
 {
 	CUgraph graph = copy_graph(node, to, from, own);
 
-	run_graph(graph);
+	run_graph(graph, devices[1].stream);
 	APP_MUST(cuGraphDestroy(graph));
 }
 
@@ -385,7 +384,7 @@ static void graph_without_access(bool is_reset)
 	own = app_alloc(MIB);
 	graph = copy_graph(COPY_NODE, own, ptr, own);
 	(void)gpupool_sleep(10000);
-	run_graph(graph);
+	run_graph(graph, devices[1].stream);
 	app_result("words that differ", (int)devices_count_wrong(1, own, 5));
 }
 
@@ -423,7 +422,6 @@ static void node_in_created_context(void)
 {
 	CUdeviceptr ptr, own;
 	CUDA_MEMCPY3D copy;
-	CUgraphExec exec;
 	CUgraphNode node;
 	CUgraph graph;
 	CUcontext ctx;
@@ -441,9 +439,7 @@ static void node_in_created_context(void)
 	APP_MUST(cuGraphCreate(&graph, 0));
 	app_result("node", cuGraphAddMemcpyNode(&node, graph, NULL, 0, &copy, ctx));
 	APP_MUST(cuCtxSetCurrent(ctx));
-	app_result("instantiate", cuGraphInstantiateWithFlags(&exec, graph, 0));
-	app_result("launch", cuGraphLaunch(exec, stream));
-	app_result("wait", cuStreamSynchronize(stream));
+	run_graph(graph, stream);
 }
 
 /* A node that is refused, and copies nothing, does not give the program access. */
@@ -498,7 +494,7 @@ static void sets(void)
 
 enum { SET_NODE, ANY_SET, CHANGED_SET, N_SETS };
 
-/* The same by nodes of graphs. own: memory of the other device. */
+/* Returns a graph by which the other device sets the memory. own: memory of that device. */
 static CUgraph set_graph(int kind, CUdeviceptr ptr, CUdeviceptr own)
 {
 	CUDA_MEMSET_NODE_PARAMS fill = {.dst = ptr, .value = 7, .elementSize = 4, .width = WORDS, .height = 1};
@@ -537,7 +533,7 @@ static void sets_in_graphs(void)
 		devices_enter(0);
 		ptr = app_alloc(16 * MIB);
 		graph = set_graph(kind, ptr, own);
-		run_graph(graph);
+		run_graph(graph, devices[1].stream);
 		APP_MUST(cuGraphDestroy(graph));
 		app_result("words that differ", (int)devices_count_wrong(0, ptr, 7));
 		reset_owner();

@@ -27,24 +27,54 @@ static CUresult build_copy(struct sim_ctx *ctx, const CUDA_MEMCPY3D *copy, struc
 	return sim_copy_build(ctx, dst, src, copy->WidthInBytes, op);
 }
 
-static CUresult build_fill(struct sim_ctx *ctx, const CUDA_MEMSET_NODE_PARAMS *fill, struct sim_op *op)
+static CUresult build_fill(struct sim_ctx *ctx, const CUDA_MEMSET_NODE_PARAMS_v2 *fill, struct sim_op *op)
 {
 	if (fill->height != 1 || (fill->elementSize != 1 && fill->elementSize != 4))
 		return CUDA_ERROR_NOT_SUPPORTED;
 	return sim_fill_build(ctx, fill->dst, fill->value, fill->elementSize, fill->width, op);
 }
 
-static CUresult add(CUgraphNode *handle, CUgraph graph_handle, const struct sim_op *op)
+/* Builds the operation of a node that copies or sets memory. */
+static CUresult build(struct sim_ctx *ctx, const CUgraphNodeParams *params, struct sim_op *op)
+{
+	if (params->type == CU_GRAPH_NODE_TYPE_MEMCPY)
+		return build_copy(ctx, &params->memcpy.copyParams, op);
+	return params->type == CU_GRAPH_NODE_TYPE_MEMSET ? build_fill(ctx, &params->memset, op)
+							 : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUgraphNodeParams of_copy(const CUDA_MEMCPY3D *copy, CUcontext ctx)
+{
+	return (CUgraphNodeParams){
+		.type = CU_GRAPH_NODE_TYPE_MEMCPY,
+		.memcpy = {.copyCtx = ctx, .copyParams = *copy},
+	};
+}
+
+static CUgraphNodeParams of_fill(const CUDA_MEMSET_NODE_PARAMS *fill, CUcontext ctx)
+{
+	return (CUgraphNodeParams){
+		.type = CU_GRAPH_NODE_TYPE_MEMSET,
+		.memset = {fill->dst, fill->pitch, fill->value, fill->elementSize, fill->width, fill->height, ctx},
+	};
+}
+
+static CUresult add(CUgraphNode *handle, CUgraph graph_handle, const CUgraphNodeParams *params)
 {
 	struct sim_graph *graph = sim_object_of(graph_handle, SIM_GRAPH);
+	struct sim_op op = {0};
 	struct sim_node *node;
+	struct sim_ctx *ctx;
 
-	if (!graph)
+	if (!handle || !graph || !params)
 		return CUDA_ERROR_INVALID_VALUE;
+	SIM_TRY(sim_ctx_of(
+		params->type == CU_GRAPH_NODE_TYPE_MEMCPY ? params->memcpy.copyCtx : params->memset.ctx, &ctx));
+	SIM_TRY(build(ctx, params, &op));
 	node = sim_object_new(SIM_NODE, sizeof(*node));
 	node->graph = graph;
 	node->index = graph->n;
-	sim_graph_add(graph, op);
+	sim_graph_add(graph, &op);
 	sim_grow(&graph->nodes, &graph->nodes_capacity, graph->n_nodes + 1, sizeof(*graph->nodes));
 	graph->nodes[graph->n_nodes++] = node;
 	*handle = (CUgraphNode)node;
@@ -58,131 +88,85 @@ void sim_nodes_free(struct sim_graph *graph)
 	free(graph->nodes);
 }
 
-/* Replaces what the node does by work of the same kind. */
-static CUresult change(struct sim_node *node, const struct sim_op *op)
+/* Gives the node other work of the same kind. It stays in the context that it was added with. */
+static CUresult change(CUgraphNode handle, const CUgraphNodeParams *params)
 {
-	struct sim_op *old = &node->graph->ops[node->index];
-
-	if (old->kind != op->kind)
-		return CUDA_ERROR_INVALID_VALUE;
-	*old = *op;
-	return CUDA_SUCCESS;
-}
-
-static CUresult ctx_of_node(CUgraphNode handle, struct sim_node **node, struct sim_ctx **ctx)
-{
-	*node = sim_object_of(handle, SIM_NODE);
-	if (!*node)
-		return CUDA_ERROR_INVALID_VALUE;
-	*ctx = (*node)->graph->ops[(*node)->index].ctx;
-	return sim_ctx_check(*ctx);
-}
-
-/* Of the parameters of any node: a copy or a memset. */
-static CUresult build_any(struct sim_ctx *ctx, const CUgraphNodeParams *params, struct sim_op *op)
-{
-	const CUDA_MEMSET_NODE_PARAMS_v2 *set = &params->memset;
-	const CUDA_MEMSET_NODE_PARAMS fill = {
-		set->dst, set->pitch, set->value, set->elementSize, set->width, set->height};
-
-	if (params->type == CU_GRAPH_NODE_TYPE_MEMCPY)
-		return build_copy(ctx, &params->memcpy.copyParams, op);
-	return params->type == CU_GRAPH_NODE_TYPE_MEMSET ? build_fill(ctx, &fill, op) : CUDA_ERROR_INVALID_VALUE;
-}
-
-static CUresult add_any(CUgraphNode *node, CUgraph graph, const CUgraphNodeParams *params)
-{
-	struct sim_op op = {0};
-	struct sim_ctx *ctx;
+	struct sim_node *node = sim_object_of(handle, SIM_NODE);
+	struct sim_op op = {0}, *old;
 
 	if (!node || !params)
 		return CUDA_ERROR_INVALID_VALUE;
-	SIM_TRY(sim_ctx_of(
-		params->type == CU_GRAPH_NODE_TYPE_MEMCPY ? params->memcpy.copyCtx : params->memset.ctx, &ctx));
-	SIM_TRY(build_any(ctx, params, &op));
-	return add(node, graph, &op);
+	old = &node->graph->ops[node->index];
+	SIM_TRY(sim_ctx_check(old->ctx));
+	SIM_TRY(build(old->ctx, params, &op));
+	if (old->kind != op.kind)
+		return CUDA_ERROR_INVALID_VALUE;
+	*old = op;
+	return CUDA_SUCCESS;
 }
 
 CUresult cuGraphAddMemcpyNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, size_t n,
-	const CUDA_MEMCPY3D *copy, CUcontext handle)
+	const CUDA_MEMCPY3D *copy, CUcontext ctx)
 {
-	struct sim_op op = {0};
-	struct sim_ctx *ctx;
+	CUgraphNodeParams params;
 
 	SIM_BEGIN(cuGraphAddMemcpyNode);
-	if (!node || !copy)
+	if (!copy)
 		return CUDA_ERROR_INVALID_VALUE;
-	SIM_TRY(sim_ctx_of(handle, &ctx));
-	SIM_TRY(build_copy(ctx, copy, &op));
-	return add(node, graph, &op);
+	params = of_copy(copy, ctx);
+	return add(node, graph, &params);
 }
 
 CUresult cuGraphAddMemsetNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, size_t n,
-	const CUDA_MEMSET_NODE_PARAMS *fill, CUcontext handle)
+	const CUDA_MEMSET_NODE_PARAMS *fill, CUcontext ctx)
 {
-	struct sim_op op = {0};
-	struct sim_ctx *ctx;
+	CUgraphNodeParams params;
 
 	SIM_BEGIN(cuGraphAddMemsetNode);
-	if (!node || !fill)
+	if (!fill)
 		return CUDA_ERROR_INVALID_VALUE;
-	SIM_TRY(sim_ctx_of(handle, &ctx));
-	SIM_TRY(build_fill(ctx, fill, &op));
-	return add(node, graph, &op);
+	params = of_fill(fill, ctx);
+	return add(node, graph, &params);
 }
 
 CUresult cuGraphAddNode(
 	CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, size_t n, CUgraphNodeParams *params)
 {
 	SIM_BEGIN(cuGraphAddNode);
-	return add_any(node, graph, params);
+	return add(node, graph, params);
 }
 
 CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, const void *edges,
 	size_t n, CUgraphNodeParams *params)
 {
 	SIM_BEGIN(cuGraphAddNode_v2);
-	return add_any(node, graph, params);
+	return add(node, graph, params);
 }
 
-CUresult cuGraphMemcpyNodeSetParams(CUgraphNode handle, const CUDA_MEMCPY3D *copy)
+CUresult cuGraphMemcpyNodeSetParams(CUgraphNode node, const CUDA_MEMCPY3D *copy)
 {
-	struct sim_op op = {0};
-	struct sim_node *node;
-	struct sim_ctx *ctx;
+	CUgraphNodeParams params;
 
 	SIM_BEGIN(cuGraphMemcpyNodeSetParams);
 	if (!copy)
 		return CUDA_ERROR_INVALID_VALUE;
-	SIM_TRY(ctx_of_node(handle, &node, &ctx));
-	SIM_TRY(build_copy(ctx, copy, &op));
-	return change(node, &op);
+	params = of_copy(copy, NULL);
+	return change(node, &params);
 }
 
-CUresult cuGraphMemsetNodeSetParams(CUgraphNode handle, const CUDA_MEMSET_NODE_PARAMS *fill)
+CUresult cuGraphMemsetNodeSetParams(CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *fill)
 {
-	struct sim_op op = {0};
-	struct sim_node *node;
-	struct sim_ctx *ctx;
+	CUgraphNodeParams params;
 
 	SIM_BEGIN(cuGraphMemsetNodeSetParams);
 	if (!fill)
 		return CUDA_ERROR_INVALID_VALUE;
-	SIM_TRY(ctx_of_node(handle, &node, &ctx));
-	SIM_TRY(build_fill(ctx, fill, &op));
-	return change(node, &op);
+	params = of_fill(fill, NULL);
+	return change(node, &params);
 }
 
-CUresult cuGraphNodeSetParams(CUgraphNode handle, CUgraphNodeParams *params)
+CUresult cuGraphNodeSetParams(CUgraphNode node, CUgraphNodeParams *params)
 {
-	struct sim_op op = {0};
-	struct sim_node *node;
-	struct sim_ctx *ctx;
-
 	SIM_BEGIN(cuGraphNodeSetParams);
-	if (!params)
-		return CUDA_ERROR_INVALID_VALUE;
-	SIM_TRY(ctx_of_node(handle, &node, &ctx));
-	SIM_TRY(build_any(ctx, params, &op));
-	return change(node, &op);
+	return change(node, params);
 }

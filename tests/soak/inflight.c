@@ -132,8 +132,7 @@ static bool await_running(struct launch *launch, struct soak_block *own, struct 
 	return false;
 }
 
-/* These frees are not made during a capture in the global mode, when the driver refuses to free what it has served. */
-
+/* Frees the block and the flag, but not during a capture in the global mode: the driver may refuse a free then. */
 static void free_launch(const struct launch *launch)
 {
 	soak_use_context(&soak_contexts[launch->block.context]);
@@ -143,6 +142,7 @@ static void free_launch(const struct launch *launch)
 	pthread_rwlock_unlock(&soak_capture_lock);
 }
 
+/* Likewise, since no thread would know the block after a refusal. */
 static void free_next(struct soak_block *next, struct soak_random *random)
 {
 	pthread_rwlock_rdlock(&soak_capture_lock);
