@@ -3,6 +3,8 @@
 
 #include "caches.h"
 
+#include <limits.h>
+
 #include "kind.h"
 #include "reuse.h"
 #include "tuning.h"
@@ -93,17 +95,26 @@ static bool is_pool_small_locked(const struct gp_pool *pool)
 	return pool->stats.total_bytes < pool->options.thread_cache_bytes;
 }
 
+/* Returns how many flushes within GP_FLUSHES_NS are better than a larger pool. */
+static unsigned flushes_max_locked(const struct gp_pool *pool)
+{
+	if (pool->n_caches > GP_FEW_CACHES)
+		return GP_FLUSHES_MAX;
+	return gp_pool_kind(pool)->is_cut && is_pool_small_locked(pool) ? GP_FLUSHES_SMALL_MAX : UINT_MAX;
+}
+
 static bool is_flushing_too_often_locked(struct gp_pool *pool, uint64_t now_ns)
 {
+	unsigned max = flushes_max_locked(pool);
 	bool is_at_limit;
 
-	if (pool->n_caches <= GP_FEW_CACHES && !(gp_pool_kind(pool)->is_cut && is_pool_small_locked(pool)))
+	if (max == UINT_MAX)
 		return false;
 	if (now_ns - pool->flushes_since_ns > GP_FLUSHES_NS) {
 		pool->flushes_since_ns = now_ns;
 		pool->n_flushes = 0;
 	}
-	is_at_limit = pool->n_flushes == GP_FLUSHES_MAX;
+	is_at_limit = pool->n_flushes >= max;
 	pool->n_flushes = is_at_limit ? 0 : pool->n_flushes + 1;
 	return is_at_limit;
 }

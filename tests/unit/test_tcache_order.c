@@ -484,6 +484,18 @@ START_TEST(a_small_pool_grows_rather_than_exchange_memory_between_two_bins)
 }
 END_TEST
 
+/* Growth ends the exchange after a few flushes, of which each moves a whole cache through the pool. */
+START_TEST(a_small_pool_of_one_thread_grows_after_few_flushes)
+{
+	uint64_t growths;
+
+	(void)take_turns(16 * GP_MIB);
+	growths = fixture_stats().misses;
+	ck_assert_uint_le(fixture_stats().steps[GP_STEP_flush].count, 4 * growths);
+	ck_assert_uint_ge(fixture_stats().steps[GP_STEP_flush].count, 1);
+}
+END_TEST
+
 START_TEST(a_small_pool_does_not_grow_beyond_the_thread_cache_limit)
 {
 	(void)take_turns(2 * GP_MIB);
@@ -566,6 +578,7 @@ static TCase *case_of(enum gp_kind kind)
 		tcase_add_test(tc, a_block_is_not_enlarged_to_its_bin_size_if_memory_is_short);
 		tcase_add_test(tc, a_request_for_all_memory_left_in_the_pool_is_served);
 		tcase_add_test(tc, a_small_pool_grows_rather_than_exchange_memory_between_two_bins);
+		tcase_add_test(tc, a_small_pool_of_one_thread_grows_after_few_flushes);
 		tcase_add_test(tc, a_small_pool_does_not_grow_beyond_the_thread_cache_limit);
 	} else {
 		tcase_add_test(tc, in_serial_mode_cached_blocks_have_a_fence_before_they_are_needed_again);
