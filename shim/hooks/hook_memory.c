@@ -38,6 +38,12 @@ static uint64_t flags_of_call(const struct gp_tcache *tcache)
 	return (gp_scope_no_caches ? GP_RECORD_CALL_UNCACHED : 0) | (tcache ? GP_RECORD_CALL_BY_THREAD : 0);
 }
 
+/* Returns the flags of a free in the recording that tell about work before it. Called once for each record. */
+static uint64_t flags_of_work(void)
+{
+	return gp_record_is_calm(gp_submission_epoch(&gp_submitted)) ? GP_RECORD_CALL_CALM : 0;
+}
+
 /* Returns the number of an allocation's stack in the recording, or 0. r: the result of the allocation. */
 __attribute__((cold)) static uint64_t stack_of_call(uint64_t addr, uint64_t bytes, int r)
 {
@@ -53,7 +59,7 @@ __attribute__((cold)) static int alloc_watched(
 	/* The call is tried again. */
 	if (r != GP_E_ASLEEP)
 		gp_record(pool, ALLOC, *ret_addr, bytes, (uint64_t)r, flags_of_call(NULL),
-			stack_of_call(*ret_addr, bytes, r));
+			stack_of_call(*ret_addr, bytes, r), options->stream);
 	return r;
 }
 
@@ -438,8 +444,7 @@ __attribute__((cold)) static int release_watched(
 	int r;
 
 	gp_record(tcache ? gp_tcache_pool(tcache) : NULL, FREE, ptr, mode, is_pinned,
-		flags_of_call(tcache) |
-			(gp_record_is_calm(gp_submission_epoch(&gp_submitted)) ? GP_RECORD_CALL_CALM : 0));
+		flags_of_call(tcache) | flags_of_work());
 	if (gp_debug_is_on())
 		return gp_debug_free(is_pinned, ptr, is_waited, mode, release);
 	/* While frees are watched, no fast path has tried the thread's cache before. */
@@ -447,11 +452,11 @@ __attribute__((cold)) static int release_watched(
 	return r == -ENOENT ? release(map, ptr, mode) : r;
 }
 
-/* Frees on the stream with that number. Recordings do not name streams: a replay takes the free for an unfenced one. */
+/* Frees on the stream with that number. */
 static int release_on(CUdeviceptr ptr, uint64_t stream)
 {
 	if (gp_unlikely(gp_slow_path_is_any(GP_SLOW_PATH_WATCHED)))
-		gp_record(NULL, FREE, ptr, GP_FREE_UNFENCED, false, 0);
+		gp_record(NULL, FREE, ptr, GP_FREE_UNFENCED, false, flags_of_work(), stream);
 	return gp_pool_free_on(&gp_state.device_map, ptr, stream);
 }
 
@@ -503,7 +508,7 @@ static int free_foreign(CUdeviceptr ptr, CUstream handle, const struct gp_stream
 
 	gp_alloc_info_note_free(ptr);
 	if (gp_unlikely(gp_slow_path_is_any(GP_SLOW_PATH_WATCHED)))
-		gp_record(NULL, FREE, ptr, GP_FREE_UNFENCED, false, 0);
+		gp_record(NULL, FREE, ptr, GP_FREE_UNFENCED, false, flags_of_work());
 	r = gp_foreign_free(ptr, handle, stream);
 	if (r > 0 && r < GP_E_FOREIGN)
 		gp_alloc_info_undo_free(ptr);

@@ -53,11 +53,11 @@ void gp_record_add_long(enum gp_record_kind kind, const uint8_t *body, size_t le
 void gp_record_note(const struct gp_pool *pool, enum gp_record_kind kind, const uint64_t *values);
 
 /*
- * gp_record(pool, FREE, address, mode, is_pinned): adds a record with up to five fields (record.def); the rest are 0.
+ * gp_record(pool, FREE, address, mode, is_pinned): adds a record with up to six fields (record.def); the rest are 0.
  * The fields are computed only while the process is recorded.
  */
 #define gp_record(pool, kind, ...)                                                                \
 	do {                                                                                      \
 		if (gp_record_is_on())                                                            \
-			gp_record_note(pool, GP_RECORD_##kind, (const uint64_t[5]){__VA_ARGS__}); \
+			gp_record_note(pool, GP_RECORD_##kind, (const uint64_t[6]){__VA_ARGS__}); \
 	} while (0)

@@ -660,6 +660,40 @@ static void held(void)
 	app_pause("held");
 }
 
+/* Steps of a program that uses memory again while its streams work. */
+static void steps(void)
+{
+	enum { STEPS = 12 };
+	CUstream streams[2];
+	CUdeviceptr work, more, results[STEPS];
+
+	app_start();
+	streams[0] = app_stream();
+	streams[1] = app_stream();
+	for (unsigned i = 0; i < STEPS; i++) {
+		CUstream stream = streams[i % 4 == 3];
+
+		work = take(20 * MIB, stream);
+		more = take(52 * MIB + 512, stream);
+		app_spin_fill(stream, work, 4 * KIB, i, MS);
+		APP_MUST(cuMemFreeAsync(work, stream));
+		APP_MUST(cuMemFreeAsync(more, stream));
+		results[i] = take(i % 3 ? 4 * MIB : 300 * KIB, stream);
+		more = take(36 * MIB + 512, stream);
+		app_spin_fill(stream, more, 4 * KIB, i, MS);
+		APP_MUST(cuMemFreeAsync(more, stream));
+		if (i % 4 == 1)
+			APP_MUST(cuMemFreeAsync(results[i - 1], stream));
+		if (i % 5 == 4)
+			APP_MUST(cuCtxSynchronize());
+	}
+	APP_MUST(cuCtxSynchronize());
+	APP_MUST(cuMemFreeAsync(app_alloc(8 * MIB), streams[0]));
+	APP_MUST(cuMemFree_v2(results[STEPS - 1]));
+	app_pause("end");
+	app_report_driver();
+}
+
 /*
  * Device 1 reads memory of device 0 on one of its streams, and frees it on the same stream, or on one that waits for
  * the first, before the copy has begun. The next owner on device 0 must not touch it before the copy has ended.
@@ -821,6 +855,7 @@ const struct app_scenario app_scenarios[] = {
 	{"capture-joined", capture_joined},
 	{"until-full", until_full},
 	{"held", held},
+	{"steps", steps},
 	{"elsewhere", elsewhere},
 	{"elsewhere-legacy", elsewhere_legacy},
 	{"elsewhere-blocking", elsewhere_blocking},

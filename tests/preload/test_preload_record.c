@@ -156,6 +156,7 @@ static const char *const scenarios[][3] = {
 	{"app_oom", "device", ""},
 	{"app_oom", "limit", "GPUPOOL_LIMIT=256MiB"},
 	{"app_api", "controls", "GPUPOOL_LIMIT=300MiB"},
+	{"app_async", "steps", ""},
 };
 static const char *const kinds[] = {"none", "simple", "binned", "split", "vmm"};
 static const char *const settings[] = {

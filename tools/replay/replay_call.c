@@ -199,10 +199,12 @@ void replay_close_caches(struct replay_state *run)
 
 static int alloc(struct replay_pool *p, const struct replay_event *e, struct gp_tcache *tcache, uint64_t *ret_addr)
 {
+	const struct gp_alloc_options options = {.stream = p->is_pinned ? 0 : e->values[5]};
+
 	if (e->values[3] & GP_RECORD_CALL_UNCACHED)
-		return gp_pool_alloc_uncached(p->pool, e->values[1], &(struct gp_alloc_options){0}, ret_addr);
+		return gp_pool_alloc_uncached(p->pool, e->values[1], &options, ret_addr);
 	return tcache ? gp_tcache_alloc(tcache, e->values[1], 0, ret_addr)
-		      : gp_pool_alloc(p->pool, e->values[1], 0, ret_addr);
+		      : gp_pool_alloc_with(p->pool, e->values[1], &options, ret_addr);
 }
 
 /* Counts how far the program gets before the first allocation that fails only in the replay. */
@@ -246,7 +248,12 @@ static void run_alloc(struct replay_state *run, const struct replay_event *e)
 static void release(struct gp_addrmap *map, uint64_t addr, const struct replay_event *e, struct gp_tcache *tcache)
 {
 	enum gp_free_mode mode = (enum gp_free_mode)gp_min(e->values[1], GP_FREE_SYNCED);
+	uint64_t stream = e->values[2] ? 0 : e->values[4];
 
+	if (stream) {
+		(void)gp_pool_free_on(map, addr, stream);
+		return;
+	}
 	if (tcache && gp_tcache_put(tcache, addr) != -ENOENT)
 		return;
 	if (tcache)

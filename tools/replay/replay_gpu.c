@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pool/tuning.h"
 #include "tools/text/stat_say.h"
 
 #define PAUSE_NS UINT64_C(1000000)
@@ -388,16 +389,18 @@ static bool has_query_left(const struct replay_answers *a)
 }
 
 /*
- * Lets time pass while the pool waits. If no recorded query is left, the replay has waited longer than the recorded
- * process did, and all work completes.
+ * Lets time pass while the pool waits. Each recorded query sets the clock to its time, so up to the next one only the
+ * shortest time passes: the wait must not reach its limit sooner than in the recorded process. If none is left, the
+ * replay has waited longer than that did, and all work completes.
  */
 static void pause_(void *arg, unsigned attempt)
 {
 	struct replay_pool *p = arg;
+	bool has_query = has_query_left(&p->answers);
 
 	advance_to_clock(p);
-	p->now_ns += PAUSE_NS;
-	if (!has_query_left(&p->answers))
+	p->now_ns += has_query ? GP_POLL_INTERVAL_MIN_NS : PAUSE_NS;
+	if (!has_query)
 		p->done = p->now;
 }
 
