@@ -223,9 +223,9 @@ STARTS = 5  # of the players with --before: their addresses differ, and so their
 
 class Stage:
     """
-    Runs groups of cells with all or the named peers in turn, and stores the results in the book. With another library
-    (before), the named peers that preload one take turns with their twins, all share two processors in cells of one
-    thread, and new processes run each fifth of the rounds.
+    Runs groups of cells with all or the named peers in turn, and stores the results in the book. In cells of one thread
+    all players share two processors. With another library (before), the named peers that preload one take turns with
+    their twins, and new processes run each fifth of the rounds.
     """
 
     def __init__(self, book, peers, log, rounds, ms, names=(), before=None):
@@ -257,7 +257,7 @@ class Stage:
                 if player.process.poll() is not None or isinstance(trouble, NoSuchKind):
                     del players[name]
         for nth in rounds:
-            if self.before and cell.request.get("threads", 1) == 1:
+            if cell.request.get("threads", 1) == 1:
                 share_processors(players.values(), nth)
             for i in range(len(able)):
                 name = able[(i + nth) % len(able)]

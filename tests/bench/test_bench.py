@@ -309,6 +309,15 @@ class PlayersTest(Quiet):
         for name in ("split", "split, before"):
             self.assertEqual([row["round"] for row in book.rows if row["peer"] == name], list(range(7)))
 
+    def test_players_share_two_processors_in_cells_of_one_thread(self):
+        peers = [Peer(name, [PROGRAMS / "player_driver"], LIBRARY, STUB, kind="split") for name in ("one", "two")]
+        window = {"pattern": "window", "bytes": 65536, "live": 32}
+        for request, rounds in ((window, [0, 1]), ({**window, "threads": 2}, [])):
+            with unittest.mock.patch("player.share_processors", side_effect=player.share_processors) as share:
+                self.play([Cell("some", request)], peers)
+            self.assertEqual([(len(call.args[0]), call.args[1]) for call in share.call_args_list],
+                             [(2, nth) for nth in rounds])
+
     def test_memory_of_libraries_other_than_the_allocator_is_reported(self):
         peer = Peer("split", [PROGRAMS / "player_driver"], LIBRARY, STUB, kind="split")
         with player.programs.private_dir() as directory, open("/dev/null", "w") as log:
