@@ -36,6 +36,7 @@ import part_lives
 import part_patterns
 import part_python
 import part_regions
+import part_samples
 import part_semantics
 import part_sleep
 import part_spill
@@ -70,6 +71,7 @@ PARTS = {
     "sleep": part_sleep,
     "spill": part_spill,
     "async": part_async,
+    "samples": part_samples,
 }
 
 SKIPPED = 77
@@ -101,6 +103,7 @@ def step_build(options):
     del options
     programs.build_programs()
     part_semantics.build()
+    part_samples.build()
     print(f"gpu-test: library {programs.preload_library()}")
     libraries = {"without fences": programs.broken_library, "that reports no submissions": programs.unreported_library,
                  "that ignores other devices and processes": programs.alone_library}

@@ -35,6 +35,7 @@ import part_documents
 import part_frameworks
 import part_host
 import part_regions
+import part_samples
 import part_patterns
 import part_python
 import part_semantics
@@ -716,6 +717,46 @@ class DefectTest(unittest.TestCase):
             for defect in defects:
                 command = ["cc", "-std=gnu11", "-D_GNU_SOURCE", *programs.defect_arguments(defect), "-fsyntax-only", "probe.c"]
                 self.assertEqual(subprocess.run(command, cwd=directory, check=False).returncode, 0, defect)
+
+
+class SamplesTest(WithOut):
+    TEXT = "Processing 0x7f12a0 in 1.5e-3 s\nTest passed on 2 devices\n"
+
+    def judged(self, more=(), **found):
+        """The failed checks. found: the run of each configuration that does not end as the raw ones."""
+        names = [part_samples.RAW, part_samples.RAW_AGAIN, *part_samples.KINDS]
+        good = programs.Run(0, self.TEXT, True)
+        part_samples.judge(self.results, part_samples.Sample("some", *more), {**dict.fromkeys(names, good), **found})
+        return self.bad()
+
+    def test_lines_are_compared_without_numbers_and_in_any_order(self):
+        text = "Test passed on 1 devices\nProcessing 0x99 in 12 s\n"
+        self.assertEqual(self.judged(split=programs.Run(0, text, True)), [])
+
+    def test_another_line_a_missing_line_or_another_status_fails(self):
+        for run_of_vmm in [programs.Run(0, self.TEXT.replace("passed", "failed"), True),
+                           programs.Run(0, "Test passed on 2 devices\n", True),
+                           programs.Run(0, self.TEXT + "Test passed on 2 devices\n", True),
+                           programs.Run(1, self.TEXT, True), programs.Run(124, "", True)]:
+            self.results.path.write_text("")
+            self.assertEqual(self.judged(vmm=run_of_vmm), ["some, vmm"])
+
+    def test_a_run_that_is_not_under_gpupool_fails_unless_the_sample_allocates_nothing(self):
+        run_of_none = programs.Run(0, self.TEXT, False)
+        self.assertEqual(self.judged(none=run_of_none), ["some, none"])
+        self.results.path.write_text("")
+        self.assertEqual(self.judged((1, (), None, False, False), none=run_of_none), [])
+
+    def test_a_sample_that_fails_raw_is_skipped_visibly(self):
+        for status, why in ((2, "needs something"), (1, "raw status 1")):
+            self.assertEqual(self.judged(raw=programs.Run(status, "", False)), [])
+            self.assertIn(why, results.load(self.out, ["streams"])[-1]["name"])
+
+    def test_if_raw_runs_print_different_lines_only_the_status_counts(self):
+        again = {part_samples.RAW_AGAIN: programs.Run(0, "other\n", False)}
+        self.assertEqual(self.judged(**again, split=programs.Run(0, "third\n", True)), [])
+        self.results.path.write_text("")
+        self.assertEqual(self.judged(**again, split=programs.Run(3, "third\n", True)), ["some, split"])
 
 
 class ProgramTest(WithOut):

@@ -49,6 +49,7 @@ PARTS = {
     "python": "PyTorch, CuPy and Numba, and what libraries submit",
     "frameworks": "frameworks with their own pool on and off",
     "patterns": "loops of allocations and frees",
+    "samples": "NVIDIA's samples of memory, streams, graphs, shared and virtual memory",
     "demo": "the program of `scripts/demo`",
 }
 
