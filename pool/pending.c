@@ -50,19 +50,33 @@ static void count(struct gp_pending *p, const struct gp_block *block, uint64_t n
 	p->n_stream += block->flags & GP_BLOCK_STREAM ? n : 0;
 }
 
+static uint64_t seq_of(const struct gp_list *link)
+{
+	return gp_container_of(link, struct gp_block, link)->seq;
+}
+
+/*
+ * Returns the link behind which the block belongs. Threads that free at the same time may queue out of order, and what
+ * is left of a block freed in stream order keeps the sequence of its free. Blocks that no GPU work uses (fence sequence
+ * 0) go first.
+ */
+static struct gp_list *find_place(struct gp_list *head, const struct gp_block *block)
+{
+	struct gp_list *before = block->seq ? head->prev : head;
+
+	for (unsigned n = 0; n < GP_PENDING_WALK_MAX && before != head && seq_of(before) > block->seq; n++)
+		before = before->prev;
+	return before;
+}
+
 void gp_pending_add(struct gp_pending *p, struct gp_block *block)
 {
 	unsigned queue = queue_of(block), bin = bin_of(block->size);
-	struct gp_list *head = &p->bins[queue][bin], *before = head->prev;
+	struct gp_list *head = &p->bins[queue][bin], *before = find_place(head, block);
 
-	/*
-	 * Threads that free at the same time may queue out of order. Blocks that no GPU work uses (fence sequence 0) go
-	 * first.
-	 */
-	if (!block->seq)
-		before = head;
-	while (before != head && gp_container_of(before, struct gp_block, link)->seq > block->seq)
-		before = before->prev;
+	/* A block that does not get to its place is usable with the block before it, whose fence covers it, too. */
+	if (before != head)
+		block->seq = gp_max(block->seq, seq_of(before));
 	gp_list_prepend(before, &block->link);
 	p->bitmap[queue] |= UINT64_C(1) << bin;
 	if (block->flags & GP_BLOCK_STREAM)

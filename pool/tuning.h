@@ -264,6 +264,14 @@
 #define GP_PENDING_LOOK_PER_BIN 8
 
 /*
+ * Blocks that a block passes over on the way to its place in a bin of the queue, which is ordered by fence sequence.
+ * Nearly all blocks pass over none. A loop over what is left of thousands of blocks freed in stream order would pass
+ * over all that were freed since, each time.
+ * Held by test_pending.c, an_old_block_passes_over_few_newer_ones; tests/hostile/test_recordings.py. No figure.
+ */
+#define GP_PENDING_WALK_MAX 64
+
+/*
  * Blocks that a search for neighbours freed on one stream looks at before the pool grows: a call of the driver would
  * come next, and takes far longer. No figure.
  */
@@ -404,13 +412,13 @@
 #define GP_TCACHE_GROWN_MAX    (2 * GP_MIB)
 
 /*
- * Caches; flushes, twice; nanoseconds. All threads stop while all caches are flushed, and then come to the pool one by
- * one for blocks that they had cached. With more caches than the first number, an additional slab is better than more
- * flushes than the second number within the time. With fewer, if the pool has little memory that is cut, the third
- * number takes its place. This goes on until the threads have about what they need. With 16 threads and sizes that
- * vary, flushes alone took 30 us a pair. A window of 32 blocks of mixed sizes in one thread flushed for 35 ms under vmm
- * with 16 flushes, and for less than 10 ms with 4, and took as much memory. 8 and 16 such threads took 40 % more with
- * 4. Held by test_tcache_order.c, the_pool_grows_if_many_threads_often_flush_each_others_caches, and its neighbours;
+ * All threads stop while all caches are flushed, and then come to the pool one by one for blocks that they had cached.
+ * So after some flushes within GP_FLUSHES_NS, nanoseconds, an additional slab is better: with more than GP_FEW_CACHES
+ * caches after GP_FLUSHES_MAX, otherwise, if the pool has little memory that is cut, after GP_FLUSHES_SMALL_MAX. This
+ * goes on until the threads have about what they need. With 16 threads and sizes that vary, flushes alone took 30 us a
+ * pair. A window of 32 blocks of mixed sizes in one thread flushed for 35 ms under vmm with 16 flushes, and for less
+ * than 10 ms with 4, and took as much memory. 8 and 16 such threads took 40 % more with 4.
+ * Held by test_tcache_order.c, the_pool_grows_if_many_threads_often_flush_each_others_caches, and its neighbours;
  * a_small_pool_of_one_thread_grows_after_few_flushes.
  */
 #define GP_FEW_CACHES        4

@@ -19,7 +19,7 @@ STAT = hostile.stat_from_arguments()
 
 TITLE, TITLE_STACKS = b"gpupool-recording 1\n", b"gpupool-recording 2\n"
 OBJECT, PLACE, STACK = 32, 33, 34
-THREAD, POOL, USE, ALLOC, FREE, DROP, FENCE, RESERVE, CACHE = 1, 2, 3, 4, 5, 13, 16, 19, 30
+THREAD, POOL, USE, ALLOC, FREE, DROP, FENCE, QUERY, RESERVE, BEYOND, CACHE = 1, 2, 3, 4, 5, 13, 16, 17, 19, 22, 30
 NO_LIMIT = 2**64 - 1
 SPLIT = 3
 
@@ -62,8 +62,9 @@ def long_record(kind, *parts):
     return bytes([31]) + varint(kind) + varint(0) + varint(len(body)) + body
 
 
-def pool(number=0, granule=2 * MIB, capacity=128 << 30, cache=0, limit=NO_LIMIT):
-    return record(POOL, number, 0, 0, SPLIT, granule, capacity, limit, capacity // 5, NO_LIMIT, 0, 0, 2, 0, cache)
+def pool(number=0, granule=2 * MIB, capacity=128 << 30, cache=0, limit=NO_LIMIT, oom_wait_ns=0, page=0):
+    return record(POOL, number, 0, 0, SPLIT, granule, capacity, limit, capacity // 5, NO_LIMIT, 0, oom_wait_ns, 2, 0, cache,
+                  page)
 
 
 def begin(*pools):
@@ -150,6 +151,30 @@ def failures_under_a_limit_beside_many_blocks():
     return begin(pool(limit=2 << 30)) + segment + blocks(many(100000), 1 << 40, 1024) + failures
 
 
+def waits_beside_a_query_that_nothing_takes():
+    """Each allocation fails after a wait of a second in the time of the replay, for which no fence is queried."""
+    full = record(ALLOC, fold(1 << 30), 64 * MIB)
+    answers = record(BEYOND, 0) * 10 + record(QUERY, 0, fold(-11))
+    return begin(pool(capacity=64 * MIB, oom_wait_ns=10**9, page=4096)) + full + (
+        answers + record(ALLOC, 0, 2 * MIB, fold(-12))) * 100
+
+
+def parts_of_blocks_freed_on_a_stream(stream=7):
+    """The rest of each old block goes back into the queue, before all blocks that were freed since."""
+    n, step = many(30000), 16 * MIB
+
+    def allocated(first, size):
+        return record(ALLOC, fold(first), size, 0, 0, 0, stream) + record(ALLOC, fold(step), size, 0, 0, 0, stream) * (n - 1)
+
+    def freed(first, *fields):
+        return record(FREE, fold(first), *fields) + record(FREE, fold(step), *fields) * (n - 1)
+
+    back, on_stream = -step * (n - 1), (1, 0, 0, stream)
+    return (begin(pool(capacity=1 << 41, page=4096)) + allocated(1 << 33, 10 * MIB) + allocated(8 * MIB + back, 4 * MIB) +
+            record(ALLOC, fold(4 * MIB), 2 * MIB) + freed(back - 12 * MIB, *on_stream) +
+            record(FREE, fold(12 * MIB), 0) + freed(back - 4 * MIB, *on_stream) + allocated(1 << 45, 6 * MIB))
+
+
 # The work grows with the square of the length if each record makes the reader visit everything that exists.
 LONG = (
     (drops_of_an_empty_pool, {}),
@@ -162,6 +187,8 @@ LONG = (
     (failures_under_a_limit_beside_many_blocks, {}),
     (stacks_as_many_as_a_process_has, {"folded": ("convert", "--to=folded", "--output=/dev/null")}),
     (numbers_from_the_highest_down, {"folded": ("convert", "--to=folded", "--output=/dev/null")}),
+    (waits_beside_a_query_that_nothing_takes, {"replay": ("replay", "--pool=none")}),
+    (parts_of_blocks_freed_on_a_stream, {}),
     (blocks_whose_stacks_are_not_defined, {"folded": ("convert", "--to=folded", "--output=/dev/null")}),
 )
 

@@ -8,7 +8,7 @@
 
 static struct gp_pending p;
 static struct gp_segment segment, retired = {.is_retired = true};
-static struct gp_block blocks[64];
+static struct gp_block blocks[256];
 static int n_blocks;
 
 static void setup(void)
@@ -136,6 +136,33 @@ START_TEST(the_pending_block_freed_first_is_found_among_several_that_fit)
 }
 END_TEST
 
+/* The order of the queue holds, and the block is not usable before those that it stands behind. */
+START_TEST(an_old_block_passes_over_few_newer_ones)
+{
+	enum { NEWER = 200 };
+	struct gp_block *old;
+	uint64_t last = 0;
+	unsigned n_behind = 0, n = 0;
+	bool is_found = false;
+
+	for (unsigned i = 0; i < NEWER; i++)
+		(void)add(512, 100 + i, GP_BLOCK_UNFENCED);
+	old = add(512, 50, GP_BLOCK_UNFENCED);
+	ck_assert_uint_gt(old->seq, 50);
+	ck_assert_uint_lt(old->seq, 100 + NEWER);
+	for (; p.count; n++) {
+		struct gp_block *b = gp_pending_take_usable(&p, 1000, 1000);
+
+		ck_assert_uint_ge(b->seq, last);
+		last = b->seq;
+		n_behind += is_found;
+		is_found |= b == old;
+	}
+	ck_assert_uint_eq(n, NEWER + 1);
+	ck_assert_uint_le(n_behind, 64);
+}
+END_TEST
+
 START_TEST(unfenced_and_exported_blocks_are_never_found_to_be_waited_for)
 {
 	add(GP_MIB, 1, GP_BLOCK_UNFENCED);
@@ -158,6 +185,7 @@ int main(void)
 	tcase_add_test(tc, blocks_queued_out_of_sequence_are_taken_as_soon_as_they_are_usable);
 	tcase_add_loop_test(tc, a_pending_block_is_found_by_exactly_the_ranges_that_contain_its_size, 0, N_SIZES);
 	tcase_add_test(tc, the_pending_block_freed_first_is_found_among_several_that_fit);
+	tcase_add_test(tc, an_old_block_passes_over_few_newer_ones);
 	tcase_add_test(tc, unfenced_and_exported_blocks_are_never_found_to_be_waited_for);
 	return suite_run(suite);
 }

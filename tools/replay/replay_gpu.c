@@ -69,6 +69,7 @@ void replay_answer(struct replay_pool *p, const struct replay_event *event)
 		a->events = stat_alloc(realloc(a->events, a->size * sizeof(*a->events)));
 	}
 	a->events[a->n++] = *event;
+	a->n_queries += event->kind == GP_RECORD_QUERY;
 }
 
 /* Updates the state of the recorded GPU and driver by a recorded answer. */
@@ -113,8 +114,13 @@ static void apply_answer(struct replay_pool *p, const struct replay_event *e)
 
 static void apply_until(struct replay_pool *p, size_t end)
 {
-	while (p->answers.at < end)
-		apply_answer(p, &p->answers.events[p->answers.at++]);
+	struct replay_answers *a = &p->answers;
+
+	for (; a->at < end; a->at++) {
+		a->n_queries -= a->events[a->at].kind == GP_RECORD_QUERY;
+		apply_answer(p, &a->events[a->at]);
+		p->n_pauses = 0;
+	}
 }
 
 void replay_apply_answers(struct replay_pool *p)
@@ -380,13 +386,11 @@ static int fence_gpu_wait(void *arg, int slot)
 	return result_of(take_answer(p, GP_RECORD_ORDER, 0), 1, p->is_pinned ? -EAGAIN : 0);
 }
 
-static bool has_query_left(const struct replay_answers *a)
-{
-	for (size_t i = a->at; i < a->n; i++)
-		if (a->events[i].kind == GP_RECORD_QUERY)
-			return true;
-	return false;
-}
+/*
+ * The shortest pauses in a row. A wait for a fence takes as many between two queries, at most. Other waits may take no
+ * recorded query at all, and would take forever.
+ */
+#define SHORT_PAUSES_MAX (GP_POLL_INTERVAL_MAX_NS / GP_POLL_INTERVAL_MIN_NS)
 
 /*
  * Lets time pass while the pool waits. Each recorded query sets the clock to its time, so up to the next one only the
@@ -396,11 +400,11 @@ static bool has_query_left(const struct replay_answers *a)
 static void pause_(void *arg, unsigned attempt)
 {
 	struct replay_pool *p = arg;
-	bool has_query = has_query_left(&p->answers);
+	bool is_short = p->answers.n_queries && p->n_pauses++ < SHORT_PAUSES_MAX;
 
 	advance_to_clock(p);
-	p->now_ns += has_query ? GP_POLL_INTERVAL_MIN_NS : PAUSE_NS;
-	if (!has_query)
+	p->now_ns += is_short ? GP_POLL_INTERVAL_MIN_NS : PAUSE_NS;
+	if (!p->answers.n_queries)
 		p->done = p->now;
 }
 

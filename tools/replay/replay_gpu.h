@@ -37,6 +37,7 @@ struct replay_memory {
 struct replay_answers {
 	struct replay_event *events;
 	size_t at, n, size; /* events before at have been applied */
+	size_t n_queries;   /* queries among those that have not */
 };
 
 /* The position and time up to which the events of all pools have been applied. */
@@ -61,6 +62,7 @@ struct replay_pool {
 	struct gp_submissions *work;              /* submissions of the whole process */
 	bool is_instant;                          /* a trace: all work completes at once */
 	uint64_t now, now_ns;                     /* last event of this pool; at least the clock */
+	unsigned n_pauses;                        /* in a row, since an answer was applied */
 	uint64_t done;                            /* work submitted up to this position is complete */
 	uint64_t lag_ns;                          /* older work is complete, unless a recorded answer contradicts */
 	uint64_t covers[GP_FENCE_SLOTS];          /* position of the record of each fence, in the replay */
