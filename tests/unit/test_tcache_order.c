@@ -503,23 +503,15 @@ START_TEST(a_small_pool_does_not_grow_beyond_the_thread_cache_limit)
 }
 END_TEST
 
-/*
- * Passes one block between two of n_caches threads by way of the pool. Returns the number of driver
- * allocations.
- */
-static uint64_t pass_around(unsigned n_caches, uint64_t step_ns)
-{
-	enum { N = 100, MANY = 8 };
-	struct gp_tcache *others[MANY];
-	uint64_t addr, grown;
+enum { MANY = 8 };
 
-	start();
-	for (unsigned i = 0; i < n_caches - 1; i++)
-		others[i] = gp_tcache_new(fixture_pool());
-	ck_assert(put(take(GP_MIB)));
-	clear_calls();
-	for (unsigned i = 0; i < N; i++) {
-		struct gp_tcache *tc = i % 2 ? own_cache : others[0];
+/* Passes one block n times between two threads, by way of the pool. */
+static void pass(struct gp_tcache *other, unsigned n, uint64_t step_ns)
+{
+	uint64_t addr;
+
+	for (unsigned i = 0; i < n; i++) {
+		struct gp_tcache *tc = i % 2 ? own_cache : other;
 
 		atomic_fetch_add(&px.fake.now_ns, step_ns);
 		ck_assert_int_eq(gp_tcache_alloc(tc, GP_MIB, 0, &addr), 0);
@@ -527,11 +519,30 @@ static uint64_t pass_around(unsigned n_caches, uint64_t step_ns)
 		ck_assert_int_eq(gp_tcache_put(tc, addr), 0);
 		fixture_check();
 	}
+}
+
+/* Passes one block between two of n_caches threads. Returns the number of driver allocations. */
+static uint64_t pass_around(unsigned n_caches, uint64_t step_ns)
+{
+	struct gp_tcache *others[MANY];
+	uint64_t grown;
+
+	start();
+	for (unsigned i = 0; i < n_caches - 1; i++)
+		others[i] = gp_tcache_new(fixture_pool());
+	ck_assert(put(take(GP_MIB)));
+	clear_calls();
+	pass(others[0], 100, step_ns);
 	grown = fake_calls(&px.fake, FAKE_RESERVE);
 	for (unsigned i = 0; i < n_caches - 1; i++)
 		gp_tcache_free(others[i]);
 	end();
 	return grown;
+}
+
+static uint64_t flushes(void)
+{
+	return fixture_stats().steps[GP_STEP_flush].count;
 }
 
 START_TEST(the_pool_grows_if_many_threads_often_flush_each_others_caches)
@@ -540,6 +551,30 @@ START_TEST(the_pool_grows_if_many_threads_often_flush_each_others_caches)
 
 	ck_assert_uint_gt(grown, 0);
 	ck_assert_uint_le(grown, 4);
+	ck_assert_uint_ge(flushes(), 16);
+}
+END_TEST
+
+/* More flushes have been counted than few threads may make when the others end. */
+START_TEST(a_small_pool_grows_at_once_when_few_of_many_threads_are_left)
+{
+	struct gp_tcache *others[MANY];
+	uint64_t growths;
+
+	start();
+	for (unsigned i = 0; i < MANY; i++)
+		others[i] = gp_tcache_new(fixture_pool());
+	(void)fixture_alloc(GP_MIB);
+	ck_assert(put(take(GP_MIB)));
+	growths = fixture_stats().misses;
+	pass(others[0], 10, 1000);
+	ck_assert_uint_eq(flushes(), 10);
+	for (unsigned i = 1; i < MANY; i++)
+		gp_tcache_free(others[i]);
+	pass(others[0], 1, 1000);
+	ck_assert_uint_eq(fixture_stats().misses, growths + 1);
+	gp_tcache_free(others[0]);
+	end();
 }
 END_TEST
 
@@ -583,6 +618,8 @@ static TCase *case_of(enum gp_kind kind)
 	} else {
 		tcase_add_test(tc, in_serial_mode_cached_blocks_have_a_fence_before_they_are_needed_again);
 	}
+	if (kind == GP_KIND_VMM) /* its chunk holds two such blocks */
+		tcase_add_test(tc, a_small_pool_grows_at_once_when_few_of_many_threads_are_left);
 	if (kind == GP_KIND_SPLIT) /* vmm takes memory in chunks */
 		tcase_add_test(tc, a_request_for_all_memory_left_in_the_driver_is_served);
 	if (kind == GP_KIND_SIMPLE || kind == GP_KIND_BINNED)
