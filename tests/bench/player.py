@@ -159,17 +159,20 @@ def start_all(peers, directory, log, miss):
     return players
 
 
+def bind(players, processors):
+    for player in players:
+        for task in pathlib.Path(f"/proc/{player.process.pid}/task").iterdir():
+            with contextlib.suppress(OSError):  # the thread has ended
+                os.sched_setaffinity(int(task.name), processors)
+
+
 def share_processors(players, nth):
     """
     Binds all players to the same two processors, chosen by nth, so that other load on them and their clock affect all
     players alike. Only one player has work at a time.
     """
     usable = sorted(os.sched_getaffinity(0))
-    chosen = {usable[(2 * nth + i) % len(usable)] for i in range(2)}
-    for player in players:
-        for task in pathlib.Path(f"/proc/{player.process.pid}/task").iterdir():
-            with contextlib.suppress(OSError):  # the thread has ended
-                os.sched_setaffinity(int(task.name), chosen)
+    bind(players, {usable[(2 * nth + i) % len(usable)] for i in range(2)})
 
 
 class NoSuchKind(programs.Trouble):
@@ -259,6 +262,8 @@ class Stage:
         for nth in rounds:
             if cell.request.get("threads", 1) == 1:
                 share_processors(players.values(), nth)
+            else:
+                bind(players.values(), os.sched_getaffinity(0))
             for i in range(len(able)):
                 name = able[(i + nth) % len(able)]
                 try:

@@ -189,8 +189,8 @@ class Recording:
 
     TITLE, TITLE_STACKS, TITLE_PLAIN = (b"gpupool-recording %d\n" % version for version in (1, 2, 3))
     LONG = {"EXIT": 31, "OBJECT": 32, "PLACE": 33, "STACK": 34}
-    KINDS = {"PROCESS": (0, "uu"), "THREAD": (1, "u"), "POOL": (2, "u" * 15), "USE": (3, "u"), "ALLOC": (4, "busuu"),
-             "FREE": (5, "buu"), "DROP": (13, ""), "UNPOOLED": (15, "uu"), "RESERVE": (19, "gus"), "RELEASE": (20, "gsu"), "LIMIT": (26, "uu"),
+    KINDS = {"PROCESS": (0, "uu"), "THREAD": (1, "u"), "POOL": (2, "u" * 15), "USE": (3, "u"), "ALLOC": (4, "busuuu"),
+             "FREE": (5, "buuuu"), "DROP": (13, ""), "UNPOOLED": (15, "uu"), "RESERVE": (19, "gus"), "RELEASE": (20, "gsu"), "LIMIT": (26, "uu"),
              "EXIT": (31, "")}
 
     def __init__(self, has_stacks=False, is_old=True):
