@@ -540,6 +540,83 @@ static void sets_in_graphs(void)
 	}
 }
 
+enum { EXECUTABLE_COPY, EXECUTABLE_ANY_COPY, EXECUTABLE_SET, EXECUTABLE_ANY_SET, N_EXECUTABLES };
+
+static bool is_set(int kind)
+{
+	return kind == EXECUTABLE_SET || kind == EXECUTABLE_ANY_SET;
+}
+
+/* Returns a graph of one node by the other device, which copies or sets its own memory. */
+static CUgraph graph_to_change(int kind, CUgraphNode *ret_node, CUdeviceptr own)
+{
+	CUDA_MEMSET_NODE_PARAMS fill = {.dst = own, .value = 7, .elementSize = 4, .width = WORDS, .height = 1};
+	CUDA_MEMCPY3D copy = one_row(own, own + 64 * KIB);
+	CUgraph graph;
+
+	APP_MUST(cuGraphCreate(&graph, 0));
+	if (is_set(kind))
+		APP_MUST(cuGraphAddMemsetNode(ret_node, graph, NULL, 0, &fill, devices[1].ctx));
+	else
+		APP_MUST(cuGraphAddMemcpyNode(ret_node, graph, NULL, 0, &copy, devices[1].ctx));
+	return graph;
+}
+
+/* Lets the executable graph copy the memory to that of the other device, or set it. */
+static CUresult change_executable(int kind, CUgraphExec exec, CUgraphNode node, CUdeviceptr ptr, CUdeviceptr own)
+{
+	CUDA_MEMSET_NODE_PARAMS fill = {.dst = ptr, .value = 7, .elementSize = 4, .width = WORDS, .height = 1};
+	CUDA_MEMCPY3D copy = one_row(own, ptr);
+	CUgraphNodeParams any_copy = {
+		.type = CU_GRAPH_NODE_TYPE_MEMCPY,
+		.memcpy = {.copyCtx = devices[1].ctx, .copyParams = copy},
+	};
+	CUgraphNodeParams any_set = {
+		.type = CU_GRAPH_NODE_TYPE_MEMSET,
+		.memset =
+			{.dst = ptr, .value = 7, .elementSize = 4, .width = WORDS, .height = 1, .ctx = devices[1].ctx},
+	};
+
+	switch (kind) {
+	case EXECUTABLE_COPY:
+		return cuGraphExecMemcpyNodeSetParams(exec, node, &copy, devices[1].ctx);
+	case EXECUTABLE_SET:
+		return cuGraphExecMemsetNodeSetParams(exec, node, &fill, devices[1].ctx);
+	default:
+		return cuGraphExecNodeSetParams(exec, node, is_set(kind) ? &any_set : &any_copy);
+	}
+}
+
+static void changed_executables(void)
+{
+	CUdeviceptr ptr, own;
+	CUgraphNode node;
+	CUgraphExec exec;
+	CUgraph graph;
+
+	if (!devices_start_peers())
+		return;
+	for (int kind = 0; kind < N_EXECUTABLES; kind++) {
+		devices_enter(1);
+		own = app_alloc(MIB);
+		devices_enter(0);
+		ptr = app_alloc(16 * MIB);
+		devices_fill_and_wait(0, ptr, 6);
+		graph = graph_to_change(kind, &node, own);
+		APP_MUST(cuGraphInstantiateWithFlags(&exec, graph, 0));
+		app_result("change", change_executable(kind, exec, node, ptr, own));
+		app_result("launch", cuGraphLaunch(exec, devices[1].stream));
+		app_result("wait", cuStreamSynchronize(devices[1].stream));
+		if (is_set(kind))
+			app_result("words that differ here", (int)devices_count_wrong(0, ptr, 7));
+		else
+			app_result("words that differ there", (int)devices_count_wrong(1, own, 6));
+		APP_MUST(cuGraphExecDestroy(exec));
+		APP_MUST(cuGraphDestroy(graph));
+		reset_owner();
+	}
+}
+
 const struct app_scenario app_scenarios[] = {
 	{"copies", copies, 0},
 	{"copies-now", copies_now, 0},
@@ -555,6 +632,7 @@ const struct app_scenario app_scenarios[] = {
 	{"copied-then-touched", copied_then_touched, 0},
 	{"sets", sets, 0},
 	{"sets-in-graphs", sets_in_graphs, 0},
+	{"changed-executables", changed_executables, 0},
 	{"never-enabled", never_enabled, 0},
 	{"disabled", disabled, 0},
 	{"reset", reset, 0},

@@ -88,21 +88,35 @@ void sim_nodes_free(struct sim_graph *graph)
 	free(graph->nodes);
 }
 
-/* Gives the node other work of the same kind. It stays in the context that it was added with. */
-static CUresult change(CUgraphNode handle, const CUgraphNodeParams *params)
+/*
+ * Gives the node other work of the same kind, in the graph that it was added to or in an executable one that was made
+ * of it. It stays in the context that it was added with.
+ */
+static CUresult change_in(struct sim_graph *graph, const struct sim_node *node, const CUgraphNodeParams *params)
 {
-	struct sim_node *node = sim_object_of(handle, SIM_NODE);
 	struct sim_op op = {0}, *old;
 
-	if (!node || !params)
+	if (!graph || !node || !params || node->index >= graph->n)
 		return CUDA_ERROR_INVALID_VALUE;
-	old = &node->graph->ops[node->index];
+	old = &graph->ops[node->index];
 	SIM_TRY(sim_ctx_check(old->ctx));
 	SIM_TRY(build(old->ctx, params, &op));
 	if (old->kind != op.kind)
 		return CUDA_ERROR_INVALID_VALUE;
 	*old = op;
 	return CUDA_SUCCESS;
+}
+
+static CUresult change(CUgraphNode handle, const CUgraphNodeParams *params)
+{
+	const struct sim_node *node = sim_object_of(handle, SIM_NODE);
+
+	return change_in(node ? node->graph : NULL, node, params);
+}
+
+static CUresult change_executable(CUgraphExec exec, CUgraphNode node, const CUgraphNodeParams *params)
+{
+	return change_in(sim_object_of(exec, SIM_EXEC), sim_object_of(node, SIM_NODE), params);
 }
 
 CUresult cuGraphAddMemcpyNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, size_t n,
@@ -169,4 +183,33 @@ CUresult cuGraphNodeSetParams(CUgraphNode node, CUgraphNodeParams *params)
 {
 	SIM_BEGIN(cuGraphNodeSetParams);
 	return change(node, params);
+}
+
+CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D *copy, CUcontext ctx)
+{
+	CUgraphNodeParams params;
+
+	SIM_BEGIN(cuGraphExecMemcpyNodeSetParams);
+	if (!copy)
+		return CUDA_ERROR_INVALID_VALUE;
+	params = of_copy(copy, ctx);
+	return change_executable(exec, node, &params);
+}
+
+CUresult cuGraphExecMemsetNodeSetParams(
+	CUgraphExec exec, CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *fill, CUcontext ctx)
+{
+	CUgraphNodeParams params;
+
+	SIM_BEGIN(cuGraphExecMemsetNodeSetParams);
+	if (!fill)
+		return CUDA_ERROR_INVALID_VALUE;
+	params = of_fill(fill, ctx);
+	return change_executable(exec, node, &params);
+}
+
+CUresult cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraphNodeParams *params)
+{
+	SIM_BEGIN(cuGraphExecNodeSetParams);
+	return change_executable(exec, node, params);
 }
