@@ -129,6 +129,16 @@ def a_snapshot_of_a_recording_can_be_walked_through_by_the_viewer():
     assert {event["frames"][0]["line"] for event in snapshot["device_traces"][0]} == {0, 3}
 
 
+def an_event_of_a_snapshot_has_the_stream_of_its_call():
+    r = Recording().pool(0)
+    r.put("RESERVE", BASE, 20 * MIB, 0).put("ALLOC", BASE, MIB, 0, 0, 0, 29).put("ALLOC", BASE + MIB, MIB, 0)
+    r.put("FREE", BASE, 1, 0, 0, 31).put("FREE", BASE + MIB, 1, 0)
+    (trace,) = load_snapshot(convert(r.put("EXIT").save(path("streams.rec")), "torch"))["device_traces"]
+    streams = [(event["action"], event["addr"] - BASE, event["stream"]) for event in trace]
+    assert streams == [("segment_alloc", 0, 0), ("alloc", 0, 29), ("alloc", MIB, 0), ("free_requested", 0, 31),
+                       ("free_completed", 0, 31), ("free_requested", MIB, 0), ("free_completed", MIB, 0)], streams
+
+
 def a_snapshot_limited_to_the_last_events_can_be_walked_through():
     for limit in (1, 5, 1500, 3001):
         snapshot = load_snapshot(convert(TRACES + "/cupy.txt.gz", "torch", "-n", limit))
@@ -491,6 +501,7 @@ def the_size_of_the_written_file_is_printed():
 
 readers.main([
     a_snapshot_of_a_recording_can_be_walked_through_by_the_viewer,
+    an_event_of_a_snapshot_has_the_stream_of_its_call,
     a_snapshot_limited_to_the_last_events_can_be_walked_through,
     the_map_of_a_process_becomes_a_snapshot_with_its_stacks,
     pytorchs_memory_viz_reads_the_snapshots,

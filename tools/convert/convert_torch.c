@@ -73,7 +73,7 @@ static void put_event(struct torch *t, struct pickle_list *list, const struct hi
 	else
 		pickle_put_u64(&t->pickle, "addr", e->addr);
 	pickle_put_u64(&t->pickle, "size", e->kind == HISTORY_REFUSED ? e->requested_bytes : e->bytes);
-	pickle_put_u64(&t->pickle, "stream", 0);
+	pickle_put_u64(&t->pickle, "stream", e->stream);
 	pickle_put_u64(&t->pickle, "time_us", e->ns / 1000);
 	snapshot_put_frames(&t->pickle, NULL, e->thread);
 	pickle_dict_end(&t->pickle);

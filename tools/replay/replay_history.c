@@ -84,6 +84,7 @@ static void remove_block(struct history *h, struct replay_entry *block, const st
 	event.bytes = block->bytes;
 	event.requested_bytes = block->addr;
 	event.stack = block->stack;
+	event.stream = e->kind == GP_RECORD_FREE ? e->values[4] : 0;
 	memory->used_bytes -= block->bytes;
 	memory->n_blocks--;
 	if (segment)
@@ -143,6 +144,7 @@ static void add_block(struct history *h, const struct replay_event *e)
 
 	event.requested_bytes = e->values[1];
 	event.stack = (uint32_t)gp_min(e->values[4], UINT32_MAX);
+	event.stream = e->values[5];
 	if (e->values[2] || !addr) {
 		event.kind = HISTORY_REFUSED;
 		emit_event(h, &event);

@@ -38,7 +38,8 @@ struct history_event {
 	unsigned memory; /* number of a device, or HISTORY_PINNED */
 	uint64_t addr;   /* 0: physical memory without an address, or a failure */
 	uint64_t bytes, requested_bytes;
-	bool is_own; /* a segment made for one block; the driver did not allocate it */
+	uint64_t stream; /* number of the stream in whose order a block is allocated or freed; 0: of none */
+	bool is_own;     /* a segment made for one block; the driver did not allocate it */
 };
 
 struct history_memory {
