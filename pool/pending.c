@@ -8,6 +8,8 @@
 
 #include "pending.h"
 
+#include <limits.h>
+
 #include "tuning.h"
 
 static unsigned bin_of(uint64_t bytes)
@@ -55,17 +57,44 @@ static uint64_t seq_of(const struct gp_list *link)
 	return gp_container_of(link, struct gp_block, link)->seq;
 }
 
+/* Walks from the newest block back to the link behind which the block belongs. False: that is further away. */
+static bool walk_back(struct gp_list *head, const struct gp_block *block, unsigned max, struct gp_list **ret_before)
+{
+	struct gp_list *before = head->prev;
+
+	for (unsigned n = 0; n < max && before != head && seq_of(before) > block->seq; n++)
+		before = before->prev;
+	*ret_before = before;
+	return before == head || seq_of(before) <= block->seq;
+}
+
+/* The same from the oldest block on. */
+static bool walk_on(struct gp_list *head, const struct gp_block *block, unsigned max, struct gp_list **ret_before)
+{
+	struct gp_list *next = head->next;
+
+	for (unsigned n = 0; n < max && seq_of(next) < block->seq; n++)
+		next = next->next;
+	if (seq_of(next) < block->seq)
+		return false;
+	*ret_before = next->prev;
+	return true;
+}
+
 /*
- * Returns the link behind which the block belongs. Threads that free at the same time may queue out of order, and what
- * is left of a block freed in stream order keeps the sequence of its free. Blocks that no GPU work uses (fence sequence
- * 0) go first.
+ * Returns the link behind which the block belongs. Threads that free at the same time may queue out of order. Blocks
+ * that no GPU work uses (fence sequence 0) go first. The rest of a block freed in stream order keeps the sequence of
+ * its free: its place is near the oldest blocks, or may be far from either end.
  */
 static struct gp_list *find_place(struct gp_list *head, const struct gp_block *block)
 {
-	struct gp_list *before = block->seq ? head->prev : head;
+	bool is_bounded = block->flags & GP_BLOCK_STREAM;
+	struct gp_list *before;
 
-	for (unsigned n = 0; n < GP_PENDING_WALK_MAX && before != head && seq_of(before) > block->seq; n++)
-		before = before->prev;
+	if (!block->seq)
+		return head;
+	if (!walk_back(head, block, is_bounded ? GP_PENDING_WALK_MAX : UINT_MAX, &before))
+		(void)walk_on(head, block, GP_PENDING_WALK_MAX, &before);
 	return before;
 }
 
@@ -74,7 +103,10 @@ void gp_pending_add(struct gp_pending *p, struct gp_block *block)
 	unsigned queue = queue_of(block), bin = bin_of(block->size);
 	struct gp_list *head = &p->bins[queue][bin], *before = find_place(head, block);
 
-	/* A block that does not get to its place is usable with the block before it, whose fence covers it, too. */
+	/*
+	 * A block freed in stream order that does not get to its place is usable with the block before it, whose fence
+	 * covers it, too. Its stream may use it at once in any case.
+	 */
 	if (before != head)
 		block->seq = gp_max(block->seq, seq_of(before));
 	gp_list_prepend(before, &block->link);

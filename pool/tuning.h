@@ -264,10 +264,10 @@
 #define GP_PENDING_LOOK_PER_BIN 8
 
 /*
- * Blocks that a block passes over on the way to its place in a bin of the queue, which is ordered by fence sequence.
- * Nearly all blocks pass over none. A loop over what is left of thousands of blocks freed in stream order would pass
- * over all that were freed since, each time.
- * Held by test_pending.c, an_old_block_passes_over_few_newer_ones; tests/hostile/test_recordings.py. No figure.
+ * Blocks that one freed in stream order passes over from either end of its bin of the queue, which is ordered by fence
+ * sequence. Nearly all pass over none. A loop over what is left of thousands of blocks would pass over all that were
+ * freed since, each time.
+ * Held by test_pending.c, a_block_of_a_stream_passes_over_few_others; tests/hostile/test_recordings.py. No figure.
  */
 #define GP_PENDING_WALK_MAX 64
 

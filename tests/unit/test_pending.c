@@ -136,30 +136,74 @@ START_TEST(the_pending_block_freed_first_is_found_among_several_that_fit)
 }
 END_TEST
 
-/* The order of the queue holds, and the block is not usable before those that it stands behind. */
-START_TEST(an_old_block_passes_over_few_newer_ones)
+enum { MANY = 100 };
+
+/* Adds that many blocks, the last with the highest fence sequence. */
+static void add_many(unsigned n, uint64_t first_seq, uint8_t flags)
 {
-	enum { NEWER = 200 };
-	struct gp_block *old;
+	for (unsigned i = 0; i < n; i++)
+		(void)add(512, first_seq + i, flags);
+}
+
+/* Takes all blocks, and returns the number of those behind one. The order of their sequences must hold. */
+static unsigned count_behind(const struct gp_block *block)
+{
 	uint64_t last = 0;
-	unsigned n_behind = 0, n = 0;
+	unsigned n = 0;
 	bool is_found = false;
 
-	for (unsigned i = 0; i < NEWER; i++)
-		(void)add(512, 100 + i, GP_BLOCK_UNFENCED);
-	old = add(512, 50, GP_BLOCK_UNFENCED);
-	ck_assert_uint_gt(old->seq, 50);
-	ck_assert_uint_lt(old->seq, 100 + NEWER);
-	for (; p.count; n++) {
-		struct gp_block *b = gp_pending_take_usable(&p, 1000, 1000);
+	while (p.count) {
+		struct gp_block *b = gp_pending_take_usable(&p, UINT64_MAX, UINT64_MAX);
 
 		ck_assert_uint_ge(b->seq, last);
 		last = b->seq;
-		n_behind += is_found;
-		is_found |= b == old;
+		n += is_found;
+		is_found |= b == block;
 	}
-	ck_assert_uint_eq(n, NEWER + 1);
-	ck_assert_uint_le(n_behind, 64);
+	ck_assert(is_found);
+	return n;
+}
+
+#define STREAM_FLAGS (GP_BLOCK_UNFENCED | GP_BLOCK_STREAM)
+
+/* It is not usable before those that it stands behind. */
+START_TEST(a_block_of_a_stream_passes_over_few_others)
+{
+	struct gp_block *old;
+
+	add_many(MANY, 10, STREAM_FLAGS);
+	add_many(MANY, 200, STREAM_FLAGS);
+	old = add(512, 150, STREAM_FLAGS);
+	ck_assert_uint_eq(old->seq, 200 + MANY - 1 - 64);
+	ck_assert_uint_eq(count_behind(old), 64);
+}
+END_TEST
+
+START_TEST(a_block_of_a_stream_near_either_end_gets_to_its_place)
+{
+	struct gp_block *oldest, *newest;
+
+	add_many(MANY, 10, STREAM_FLAGS);
+	add_many(MANY, 200, STREAM_FLAGS);
+	oldest = add(512, 10, STREAM_FLAGS);
+	newest = add(512, 290, STREAM_FLAGS);
+	ck_assert_uint_eq(oldest->seq, 10);
+	ck_assert_uint_eq(newest->seq, 290);
+	ck_assert_uint_ge(count_behind(oldest), 2 * MANY);
+}
+END_TEST
+
+/* A thread cache may hold a block until its work is done, while others are freed. */
+START_TEST(an_old_block_of_no_stream_gets_to_its_place)
+{
+	static const uint8_t flags[] = {0, GP_BLOCK_UNFENCED};
+	struct gp_block *old;
+
+	add_many(MANY, 10, flags[_i]);
+	add_many(MANY, 200, flags[_i]);
+	old = add(512, 150, flags[_i]);
+	ck_assert_uint_eq(old->seq, 150);
+	ck_assert_uint_eq(count_behind(old), MANY);
 }
 END_TEST
 
@@ -185,7 +229,9 @@ int main(void)
 	tcase_add_test(tc, blocks_queued_out_of_sequence_are_taken_as_soon_as_they_are_usable);
 	tcase_add_loop_test(tc, a_pending_block_is_found_by_exactly_the_ranges_that_contain_its_size, 0, N_SIZES);
 	tcase_add_test(tc, the_pending_block_freed_first_is_found_among_several_that_fit);
-	tcase_add_test(tc, an_old_block_passes_over_few_newer_ones);
+	tcase_add_test(tc, a_block_of_a_stream_passes_over_few_others);
+	tcase_add_test(tc, a_block_of_a_stream_near_either_end_gets_to_its_place);
+	tcase_add_loop_test(tc, an_old_block_of_no_stream_gets_to_its_place, 0, 2);
 	tcase_add_test(tc, unfenced_and_exported_blocks_are_never_found_to_be_waited_for);
 	return suite_run(suite);
 }
