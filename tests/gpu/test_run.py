@@ -720,7 +720,7 @@ class DefectTest(unittest.TestCase):
 
 
 class SamplesTest(WithOut):
-    TEXT = "Processing 0x7f12a0 in 1.5e-3 s\nTest passed on 2 devices\n"
+    TEXT = "\nProcessing 0x7f12a0 in 1.5e-3 s\n\nTest passed on 2 devices\n"
 
     def judged(self, more=(), **found):
         """The failed checks. found: the run of each configuration that does not end as the raw ones."""
@@ -730,13 +730,14 @@ class SamplesTest(WithOut):
         return self.bad()
 
     def test_lines_are_compared_without_numbers_and_in_any_order(self):
-        text = "Test passed on 1 devices\nProcessing 0x99 in 12 s\n"
+        text = "Test passed on 1 devices\n\nProcessing 0x99 in 12 s\n"
         self.assertEqual(self.judged(split=programs.Run(0, text, True)), [])
 
     def test_another_line_a_missing_line_or_another_status_fails(self):
         for run_of_vmm in [programs.Run(0, self.TEXT.replace("passed", "failed"), True),
                            programs.Run(0, "Test passed on 2 devices\n", True),
                            programs.Run(0, self.TEXT + "Test passed on 2 devices\n", True),
+                           programs.Run(0, "", True), programs.Run(0, "\n" + self.TEXT.replace("passed", "failed"), True),
                            programs.Run(1, self.TEXT, True), programs.Run(124, "", True)]:
             self.results.path.write_text("")
             self.assertEqual(self.judged(vmm=run_of_vmm), ["some, vmm"])
@@ -757,6 +758,9 @@ class SamplesTest(WithOut):
         self.assertEqual(self.judged(**again, split=programs.Run(0, "third\n", True)), [])
         self.results.path.write_text("")
         self.assertEqual(self.judged(**again, split=programs.Run(3, "third\n", True)), ["some, split"])
+        self.results.path.write_text("")
+        is_random = (1, (), None, False, True, True)
+        self.assertEqual(self.judged(is_random, split=programs.Run(0, "third\n", True)), [])
 
 
 class ProgramTest(WithOut):

@@ -89,8 +89,8 @@ void sim_nodes_free(struct sim_graph *graph)
 }
 
 /*
- * Gives the node other work of the same kind, in the graph that it was added to or in an executable one that was made
- * of it. It stays in the context that it was added with.
+ * Gives the node other work of the same kind, in the graph that it was added to or in an executable one, which must
+ * have been made of that. It stays in the context that it was added with.
  */
 static CUresult change_in(struct sim_graph *graph, const struct sim_node *node, const CUgraphNodeParams *params)
 {
