@@ -675,12 +675,12 @@ static void steps(void)
 
 		work = take(20 * MIB, stream);
 		more = take(52 * MIB + 512, stream);
-		app_spin_fill(stream, work, 4 * KIB, i, MS);
+		app_spin_fill(stream, work, 4 * KIB, i, MS / 10);
 		APP_MUST(cuMemFreeAsync(work, stream));
 		APP_MUST(cuMemFreeAsync(more, stream));
 		results[i] = take(i % 3 ? 4 * MIB : 300 * KIB, stream);
 		more = take(36 * MIB + 512, stream);
-		app_spin_fill(stream, more, 4 * KIB, i, MS);
+		app_spin_fill(stream, more, 4 * KIB, i, MS / 10);
 		APP_MUST(cuMemFreeAsync(more, stream));
 		if (i % 4 == 1)
 			APP_MUST(cuMemFreeAsync(results[i - 1], stream));

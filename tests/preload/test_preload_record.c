@@ -197,13 +197,16 @@ static const char *record_and_replay(const char *const scenario[3], const char *
  * A thread cache finds the set of a block by its address. A recording of the kind vmm has no addresses, so two blocks
  * can share a set in the process and not in the replay, or the other way round. Each run has other addresses, and such
  * a collision is rare.
+ *
+ * A wait in stream order has a limit. On a busy machine a wait may reach it, and the clock of the replay has the times
+ * of the queries only, so it may make one query more or less then.
  */
 START_TEST(a_replay_ends_with_the_counters_of_the_recorded_process)
 {
 	const char *const *scenario = scenarios[_i % (int)LENGTH(scenarios)];
 	const char *kind = kinds[_i / (int)LENGTH(scenarios) % (int)LENGTH(kinds)];
 	const char *setting = settings[_i / (int)LENGTH(scenarios) / (int)LENGTH(kinds)];
-	unsigned n_tries = strcmp(kind, "vmm") == 0 ? 4 : 1;
+	unsigned n_tries = strcmp(kind, "vmm") == 0 || strcmp(scenario[0], "app_async") == 0 ? 4 : 1;
 	char pool[32], option[32];
 	const char *env[] = {"GPUPOOL_RECORD=rec", pool, setting, "GPUPOOL_LOG=off", scenario[2], NULL};
 	const char *differing;
