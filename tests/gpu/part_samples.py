@@ -139,10 +139,12 @@ def compile_sample(root, sample):
 
 
 def build():
-    """Builds the samples if there is a checkout. Prints those that could not be built, and goes on."""
+    """Builds the samples if a checkout is given. Prints those that could not be built, and goes on."""
     root = checkout()
     if not root:
         return
+    if not (root / "Samples").is_dir():
+        raise programs.Trouble(f"GPUPOOL_TEST_SAMPLES: {root} has no folder Samples, as a checkout of cuda-samples has")
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         jobs = {sample.name: pool.submit(compile_sample, root, sample) for sample in SAMPLES}
         for name, job in jobs.items():

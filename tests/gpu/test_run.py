@@ -748,6 +748,11 @@ class SamplesTest(WithOut):
         self.results.path.write_text("")
         self.assertEqual(self.judged((1, (), None, False, False), none=run_of_none), [])
 
+    def test_a_folder_without_samples_is_refused(self):
+        with mock.patch.dict(os.environ, {"GPUPOOL_TEST_SAMPLES": str(self.out)}):
+            with self.assertRaisesRegex(programs.Trouble, "has no folder Samples"):
+                part_samples.build()
+
     def test_a_sample_that_fails_raw_is_skipped_visibly(self):
         for status, why in ((2, "needs something"), (1, "raw status 1")):
             self.assertEqual(self.judged(raw=programs.Run(status, "", False)), [])
