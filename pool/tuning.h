@@ -416,8 +416,9 @@
  * So after some flushes within GP_FLUSHES_NS, nanoseconds, an additional slab is better: with more than GP_FEW_CACHES
  * caches after GP_FLUSHES_MAX, otherwise, if the pool has little memory that is cut, after GP_FLUSHES_SMALL_MAX. This
  * goes on until the threads have about what they need. With 16 threads and sizes that vary, flushes alone took 30 us a
- * pair. A window of 32 blocks of mixed sizes in one thread flushed for 35 ms under vmm with 16 flushes, and for less
- * than 10 ms with 4, and took as much memory. 8 and 16 such threads took 40 % more with 4.
+ * pair. Over the stub driver (tests/bench/player_driver, `window bytes=0 live=32`) vmm flushed 320 times with 16 until
+ * one thread had what it needs, and 77 times with 4, and took 50 MiB both times. With 16 threads (`threads=16`) a limit
+ * of 4 took 30 to 40 % more memory.
  * Held by test_tcache_order.c, the_pool_grows_if_many_threads_often_flush_each_others_caches, and its neighbours;
  * a_small_pool_of_one_thread_grows_after_few_flushes.
  */

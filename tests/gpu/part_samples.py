@@ -29,7 +29,7 @@ WAIVED = 2  # a sample's status if the device or the system lacks what it needs
 @dataclasses.dataclass
 class Sample:
     """
-    flags: for nvcc; module: a source that the sample loads, and its form; alone: two runs at a time would meet, as in
+    flags: for nvcc; module: a source that the sample loads, and its form; alone: two runs at a time could meet, as in
     shared memory of a fixed name; allocates: outside graphs, so that gpupool starts; is_random: its work, and so its
     lines, depend on the time.
     """

@@ -34,17 +34,25 @@ static CUresult build_fill(struct sim_ctx *ctx, const CUDA_MEMSET_NODE_PARAMS_v2
 	return sim_fill_build(ctx, fill->dst, fill->value, fill->elementSize, fill->width, op);
 }
 
+static bool is_buildable(const CUgraphNodeParams *params)
+{
+	return params->type == CU_GRAPH_NODE_TYPE_MEMCPY || params->type == CU_GRAPH_NODE_TYPE_MEMSET;
+}
+
 /* Builds the operation of a node that copies or sets memory. */
 static CUresult build(struct sim_ctx *ctx, const CUgraphNodeParams *params, struct sim_op *op)
 {
-	if (params->type == CU_GRAPH_NODE_TYPE_MEMCPY)
-		return build_copy(ctx, &params->memcpy.copyParams, op);
-	return params->type == CU_GRAPH_NODE_TYPE_MEMSET ? build_fill(ctx, &params->memset, op)
-							 : CUDA_ERROR_INVALID_VALUE;
+	if (!is_buildable(params))
+		return CUDA_ERROR_INVALID_VALUE;
+	return params->type == CU_GRAPH_NODE_TYPE_MEMCPY ? build_copy(ctx, &params->memcpy.copyParams, op)
+							 : build_fill(ctx, &params->memset, op);
 }
 
+/* Without a copy or a fill, the parameters are those of no node that can be built. */
 static CUgraphNodeParams of_copy(const CUDA_MEMCPY3D *copy, CUcontext ctx)
 {
+	if (!copy)
+		return (CUgraphNodeParams){0};
 	return (CUgraphNodeParams){
 		.type = CU_GRAPH_NODE_TYPE_MEMCPY,
 		.memcpy = {.copyCtx = ctx, .copyParams = *copy},
@@ -53,6 +61,8 @@ static CUgraphNodeParams of_copy(const CUDA_MEMCPY3D *copy, CUcontext ctx)
 
 static CUgraphNodeParams of_fill(const CUDA_MEMSET_NODE_PARAMS *fill, CUcontext ctx)
 {
+	if (!fill)
+		return (CUgraphNodeParams){0};
 	return (CUgraphNodeParams){
 		.type = CU_GRAPH_NODE_TYPE_MEMSET,
 		.memset = {fill->dst, fill->pitch, fill->value, fill->elementSize, fill->width, fill->height, ctx},
@@ -66,7 +76,7 @@ static CUresult add(CUgraphNode *handle, CUgraph graph_handle, const CUgraphNode
 	struct sim_node *node;
 	struct sim_ctx *ctx;
 
-	if (!handle || !graph || !params)
+	if (!handle || !graph || !params || !is_buildable(params))
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(sim_ctx_of(
 		params->type == CU_GRAPH_NODE_TYPE_MEMCPY ? params->memcpy.copyCtx : params->memset.ctx, &ctx));
@@ -122,24 +132,18 @@ static CUresult change_executable(CUgraphExec exec, CUgraphNode node, const CUgr
 CUresult cuGraphAddMemcpyNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, size_t n,
 	const CUDA_MEMCPY3D *copy, CUcontext ctx)
 {
-	CUgraphNodeParams params;
+	CUgraphNodeParams params = of_copy(copy, ctx);
 
 	SIM_BEGIN(cuGraphAddMemcpyNode);
-	if (!copy)
-		return CUDA_ERROR_INVALID_VALUE;
-	params = of_copy(copy, ctx);
 	return add(node, graph, &params);
 }
 
 CUresult cuGraphAddMemsetNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, size_t n,
 	const CUDA_MEMSET_NODE_PARAMS *fill, CUcontext ctx)
 {
-	CUgraphNodeParams params;
+	CUgraphNodeParams params = of_fill(fill, ctx);
 
 	SIM_BEGIN(cuGraphAddMemsetNode);
-	if (!fill)
-		return CUDA_ERROR_INVALID_VALUE;
-	params = of_fill(fill, ctx);
 	return add(node, graph, &params);
 }
 
@@ -159,23 +163,17 @@ CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *
 
 CUresult cuGraphMemcpyNodeSetParams(CUgraphNode node, const CUDA_MEMCPY3D *copy)
 {
-	CUgraphNodeParams params;
+	CUgraphNodeParams params = of_copy(copy, NULL);
 
 	SIM_BEGIN(cuGraphMemcpyNodeSetParams);
-	if (!copy)
-		return CUDA_ERROR_INVALID_VALUE;
-	params = of_copy(copy, NULL);
 	return change(node, &params);
 }
 
 CUresult cuGraphMemsetNodeSetParams(CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *fill)
 {
-	CUgraphNodeParams params;
+	CUgraphNodeParams params = of_fill(fill, NULL);
 
 	SIM_BEGIN(cuGraphMemsetNodeSetParams);
-	if (!fill)
-		return CUDA_ERROR_INVALID_VALUE;
-	params = of_fill(fill, NULL);
 	return change(node, &params);
 }
 
@@ -187,24 +185,18 @@ CUresult cuGraphNodeSetParams(CUgraphNode node, CUgraphNodeParams *params)
 
 CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D *copy, CUcontext ctx)
 {
-	CUgraphNodeParams params;
+	CUgraphNodeParams params = of_copy(copy, ctx);
 
 	SIM_BEGIN(cuGraphExecMemcpyNodeSetParams);
-	if (!copy)
-		return CUDA_ERROR_INVALID_VALUE;
-	params = of_copy(copy, ctx);
 	return change_executable(exec, node, &params);
 }
 
 CUresult cuGraphExecMemsetNodeSetParams(
 	CUgraphExec exec, CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *fill, CUcontext ctx)
 {
-	CUgraphNodeParams params;
+	CUgraphNodeParams params = of_fill(fill, ctx);
 
 	SIM_BEGIN(cuGraphExecMemsetNodeSetParams);
-	if (!fill)
-		return CUDA_ERROR_INVALID_VALUE;
-	params = of_fill(fill, ctx);
 	return change_executable(exec, node, &params);
 }
 

@@ -387,8 +387,8 @@ static int fence_gpu_wait(void *arg, int slot)
 }
 
 /*
- * The shortest pauses in a row. A wait for a fence takes as many between two queries, at most. Other waits may take no
- * recorded query at all, and would take forever.
+ * Short pauses in a row, at most. A wait for a fence makes no more of them between two queries. Other waits may ask no
+ * fence, so that no recorded query ends their short pauses.
  */
 #define SHORT_PAUSES_MAX (GP_POLL_INTERVAL_MAX_NS / GP_POLL_INTERVAL_MIN_NS)
 
