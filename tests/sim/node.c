@@ -98,6 +98,24 @@ void sim_nodes_free(struct sim_graph *graph)
 	free(graph->nodes);
 }
 
+static const struct sim_ctx *owner_of(uint64_t addr)
+{
+	const struct sim_block *block = sim_block_at(addr);
+
+	return block ? block->ctx : NULL;
+}
+
+/*
+ * True if a memset of an executable graph would go from memory of cuMemAlloc to that of another device. The driver
+ * refuses that, as measured on four H100. It does not for mapped memory, which belongs to no context.
+ */
+static bool leaves_device(const struct sim_op *old, const struct sim_op *op)
+{
+	const struct sim_ctx *from = owner_of(old->dst), *to = owner_of(op->dst);
+
+	return op->kind == SIM_FILL && from && to && from->device != to->device;
+}
+
 /*
  * Gives the node other work of the same kind, in the graph that it was added to or in an executable one, which must
  * have been made of that. It stays in the context that it was added with.
@@ -111,7 +129,7 @@ static CUresult change_in(struct sim_graph *graph, const struct sim_node *node, 
 	old = &graph->ops[node->index];
 	SIM_TRY(sim_ctx_check(old->ctx));
 	SIM_TRY(build(old->ctx, params, &op));
-	if (old->kind != op.kind)
+	if (old->kind != op.kind || (graph->is_exec && leaves_device(old, &op)))
 		return CUDA_ERROR_INVALID_VALUE;
 	*old = op;
 	return CUDA_SUCCESS;
