@@ -98,22 +98,34 @@ void sim_nodes_free(struct sim_graph *graph)
 	free(graph->nodes);
 }
 
-static const struct sim_ctx *owner_of(uint64_t addr)
+/* Returns the device of the memory there, or NULL: memory of the host, or mapped memory if that is to be left out. */
+static const struct sim_device *device_of(uint64_t addr, bool is_mapped_too)
 {
 	const struct sim_block *block = sim_block_at(addr);
 
-	return block ? block->ctx : NULL;
+	if (!block || block->kind > SIM_MANAGED)
+		return NULL;
+	if (block->ctx)
+		return block->ctx->device;
+	return is_mapped_too ? block->device : NULL;
+}
+
+static bool differs(uint64_t old, uint64_t addr, bool is_mapped_too)
+{
+	const struct sim_device *from = device_of(old, is_mapped_too), *to = device_of(addr, is_mapped_too);
+
+	return from && to && from != to;
 }
 
 /*
- * True if a memset of an executable graph would go from memory of cuMemAlloc to that of another device. The driver
- * refuses that, as measured on four H100. It does not for mapped memory, which belongs to no context.
+ * True if the work would go from memory of one device to that of another, which the driver refuses for a node of an
+ * executable graph. It does not refuse it for a memset of mapped memory. Measured on H100.
  */
 static bool leaves_device(const struct sim_op *old, const struct sim_op *op)
 {
-	const struct sim_ctx *from = owner_of(old->dst), *to = owner_of(op->dst);
-
-	return op->kind == SIM_FILL && from && to && from->device != to->device;
+	if (op->kind == SIM_FILL)
+		return differs(old->dst, op->dst, false);
+	return differs(old->dst, op->dst, true) || differs(old->src, op->src, true);
 }
 
 /*
