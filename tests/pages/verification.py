@@ -69,7 +69,7 @@ AFTER = """The pool has changed since some of these runs. The simulated GPU gets
 
 In test builds without fences, or with hooks that do not report submissions, 90 % of the rounds of `streams` in which
 old work was still running go wrong. Destroying a context with arrays in it corrupts this driver's heap, also without
-gpupool, so only the simulator tests it. Nothing has run on four GPUs.
+gpupool, so only the simulator tests it. Nothing has run on more than four GPUs.
 
 ## Without a GPU
 
