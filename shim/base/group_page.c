@@ -277,23 +277,36 @@ static bool reap_locked(const struct gp_group *group)
 	return is_any;
 }
 
-/* A number that programs do not expect to get. Must not be called while the file is locked. */
+static bool is_file(int fd, uint64_t inode, uint32_t dev_major, uint32_t dev_minor)
+{
+	struct statx st;
+
+	return !statx(fd, "", AT_EMPTY_PATH, STATX_INO, &st) && st.stx_ino == inode && st.stx_dev_major == dev_major &&
+	       st.stx_dev_minor == dev_minor;
+}
+
+/*
+ * A number that programs do not expect to get. Must not be called while the file is locked. The program may close the
+ * old number meanwhile, and get it for a file of its own, which stays open.
+ */
 static int move_up(int fd)
 {
-	int high = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, FD_MIN);
+	struct statx st;
+	int high;
 
+	if (fd < 0 || statx(fd, "", AT_EMPTY_PATH, STATX_INO, &st))
+		return -1;
+	high = fcntl(fd, F_DUPFD_CLOEXEC, FD_MIN);
 	if (high < 0)
 		return fd;
-	close(fd);
+	if (is_file(fd, st.stx_ino, st.stx_dev_major, st.stx_dev_minor))
+		close(fd);
 	return high;
 }
 
 static bool is_own_file(const struct gp_group *group, int fd)
 {
-	struct statx st;
-
-	return !statx(fd, "", AT_EMPTY_PATH, STATX_INO, &st) && st.stx_ino == group->inode &&
-	       st.stx_dev_major == group->dev_major && st.stx_dev_minor == group->dev_minor;
+	return is_file(fd, group->inode, group->dev_major, group->dev_minor);
 }
 
 /* Opens the file again if the program has closed it. Returns false if that is not possible. */

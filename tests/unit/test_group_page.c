@@ -8,11 +8,13 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -49,6 +51,25 @@ static void remove_directory(void)
 	close(dir_fd);
 	snprintf(command, sizeof(command), "rm -rf %s", directory);
 	ck_assert_int_eq(system(command), 0);
+}
+
+static int program_fd = -1; /* a file of the program, for the number that the library moves from; -1: none */
+static int taken_fd = -1;   /* that number */
+
+/* The library's call, beside which the program closes that number and gets it for its file. */
+int fcntl(int fd, int command, ...)
+{
+	va_list args;
+	void *argument;
+	int r;
+
+	va_start(args, command);
+	argument = va_arg(args, void *);
+	va_end(args);
+	r = (int)syscall(SYS_fcntl, fd, command, argument);
+	if (command == F_DUPFD_CLOEXEC && program_fd >= 0)
+		taken_fd = dup2(program_fd, fd);
+	return r;
 }
 
 static unsigned join(uint64_t limit)
@@ -308,6 +329,20 @@ START_TEST(a_member_that_closes_all_its_descriptors_keeps_its_share)
 END_TEST
 
 /* Another file gets the number of the closed one. */
+START_TEST(a_file_that_the_program_puts_at_the_first_number_stays_open)
+{
+	struct stat program, found;
+
+	program_fd = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	(void)join(LIMIT);
+	ck_assert_int_ge(taken_fd, 0);
+	ck_assert_int_ne(taken_fd, group.fd);
+	ck_assert_int_eq(fstat(program_fd, &program), 0);
+	ck_assert_int_eq(fstat(taken_fd, &found), 0);
+	ck_assert_uint_eq(found.st_ino, program.st_ino);
+}
+END_TEST
+
 START_TEST(a_member_locks_its_own_file_again_and_no_other_file_of_the_program)
 {
 	unsigned row;
@@ -661,6 +696,7 @@ int main(void)
 	tcase_add_test(tc, a_forked_child_of_a_member_is_no_member);
 	tcase_add_test(tc, a_member_that_runs_another_program_gives_its_share_back);
 	tcase_add_test(tc, a_member_that_closes_all_its_descriptors_keeps_its_share);
+	tcase_add_test(tc, a_file_that_the_program_puts_at_the_first_number_stays_open);
 	tcase_add_test(tc, a_member_locks_its_own_file_again_and_no_other_file_of_the_program);
 	tcase_add_test(tc, a_stopped_member_keeps_its_share_and_delays_no_other_member);
 	tcase_add_test(tc, the_lowest_limit_of_the_living_members_holds);
