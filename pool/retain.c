@@ -20,8 +20,12 @@ static struct gp_retainer *find_retainer(const struct gp_block *block, struct gp
 	*ret_second = NULL;
 	if (!capture || !capture->retainer || (own && own == capture->exempt && !is_owned))
 		return is_owned ? own : NULL;
-	/* The capture has captured nothing since the block was allocated in it. */
-	if (own == capture->retainer && block->captured.n_inside == capture->n_inside)
+	/* The capture has ended meanwhile and has no graph: no later end would release the block. */
+	if (!gp_retainer_is_owned(capture->retainer))
+		return is_owned ? own : NULL;
+	/* Nothing was captured since the block was allocated in the capture. */
+	if (own == capture->retainer && capture->n_captured != GP_CAPTURED_UNKNOWN &&
+		block->captured.n_captured == capture->n_captured)
 		return NULL;
 	if (is_owned && own != capture->retainer)
 		*ret_second = capture->retainer;
@@ -39,7 +43,7 @@ bool gp_retain_freed_locked(struct gp_pool *pool, struct gp_block *block, const 
 		return false;
 	}
 	is_reusable = capture && capture->may_reuse && own == capture->retainer &&
-		      block->captured.n_outside == capture->n_outside;
+		      block->captured.n_elsewhere == capture->n_elsewhere;
 	if (retainer != own) {
 		gp_retainer_forget_locked(block);
 		block->captured.retainer = gp_retainer_get(retainer);

@@ -146,8 +146,8 @@ void gp_retainer_note_hand_out_locked(struct gp_block *block, const struct gp_ca
 	struct gp_retainer *before = block->flags & GP_BLOCK_CAPTURED ? block->captured.retainer : NULL;
 
 	block->captured.retainer = gp_retainer_get(capture->retainer);
-	block->captured.n_outside = capture->n_outside;
-	block->captured.n_inside = capture->n_inside;
+	block->captured.n_elsewhere = capture->n_elsewhere;
+	block->captured.n_captured = capture->n_captured;
 	block->flags |= GP_BLOCK_CAPTURED;
 	gp_retainer_put(before);
 }

@@ -30,11 +30,14 @@ struct gp_retainer {
 	unsigned n_refs;            /* blocks and others that refer to it; the owners are not counted */
 };
 
+/* Something may have been captured that is not counted. Such a count is equal to no other, itself included. */
+#define GP_CAPTURED_UNKNOWN UINT32_MAX
+
 /* The effect of a capture on an allocation. */
 struct gp_capture_alloc {
 	struct gp_retainer *retainer; /* of the block */
-	uint32_t n_outside;           /* a count of submissions that were not captured */
-	uint32_t n_inside;            /* a count of submissions that this capture has captured */
+	uint32_t n_elsewhere;         /* a count of submissions that this capture has not captured */
+	uint32_t n_captured;          /* a count of submissions that any capture has captured, or GP_CAPTURED_UNKNOWN */
 	bool may_reuse;               /* memory that was allocated and freed in this capture may be used again in it */
 };
 
@@ -42,7 +45,7 @@ struct gp_capture_alloc {
 struct gp_capture_free {
 	struct gp_retainer *retainer; /* retains the block */
 	struct gp_retainer *exempt;   /* allocations of this thread, which are not retained unless joined; or NULL */
-	uint32_t n_outside, n_inside; /* as above */
+	uint32_t n_elsewhere, n_captured; /* as above */
 	bool may_reuse;
 };
 

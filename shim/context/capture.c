@@ -39,6 +39,7 @@ struct entry {
 	struct gp_retainer *retainer;
 	uint32_t n_inside; /* submissions that it has captured */
 	bool is_linear;    /* its work can be in one order only */
+	bool is_open;      /* the program knows the graph, and may add nodes to it itself at any time */
 	bool is_ending;    /* the driver is being asked to end it */
 };
 
@@ -71,6 +72,7 @@ static unsigned n_members, n_members_room;
 static uint64_t n_begun;
 static bool is_any_unlisted;       /* there was no host memory for an entry or a member */
 static _Atomic uint32_t n_outside; /* submissions that were not captured, while a stream captured */
+static uint32_t n_captured;        /* submissions that any capture has captured, those that have ended, too */
 static _Atomic unsigned n_refused;
 
 /*
@@ -353,8 +355,11 @@ static void add_entry(struct gp_capture *capture)
 		struct entry *entry = &entries[n_entries++];
 
 		capture->number = ++n_begun;
-		*entry =
-			(struct entry){.capture = *capture, .id = id, .retainer = new_retainer(), .is_linear = id != 0};
+		*entry = (struct entry){.capture = *capture,
+			.id = id,
+			.retainer = new_retainer(),
+			.is_linear = id && !capture->graph,
+			.is_open = capture->graph};
 		gp_retainer_add_owner(entry->retainer);
 		add_member_locked(thread_now(), entry);
 	}
@@ -503,10 +508,16 @@ static struct part find_part_locked(int thread, bool is_any)
 	return part;
 }
 
-/* True if all submissions of the only capture concerned are counted. */
+/* True if everything that the only capture concerned captures is counted. */
 static bool is_counted_locked(const struct part *part)
 {
-	return part->n == 1 && part->one->id && !is_any_unlisted && !is_blind();
+	return part->n == 1 && part->one->id && !part->one->is_open && !is_any_unlisted && !is_blind();
+}
+
+/* Returns the number of submissions so far that the capture has not captured, but perhaps another one. */
+static uint32_t count_elsewhere_locked(const struct entry *entry)
+{
+	return atomic_load(&n_outside) + n_captured - entry->n_inside;
 }
 
 bool gp_capture_of_alloc(struct gp_capture_alloc *ret_how)
@@ -523,10 +534,11 @@ bool gp_capture_of_alloc(struct gp_capture_alloc *ret_how)
 		part.retainer = outside_locked(thread);
 	*ret_how = (struct gp_capture_alloc){
 		.retainer = part.retainer ? gp_retainer_get(part.retainer) : NULL,
-		.n_outside = atomic_load(&n_outside),
+		.n_captured = GP_CAPTURED_UNKNOWN,
 	};
 	if (is_counted_locked(&part)) {
-		ret_how->n_inside = part.one->n_inside;
+		ret_how->n_elsewhere = count_elsewhere_locked(part.one);
+		ret_how->n_captured = n_captured;
 		ret_how->may_reuse = part.one->is_linear;
 	}
 	gp_mutex_unlock(&lock);
@@ -557,12 +569,11 @@ bool gp_capture_of_free(struct gp_capture_free *ret_how)
 	*ret_how = (struct gp_capture_free){
 		.retainer = part.retainer ? gp_retainer_get(part.retainer) : NULL,
 		.exempt = part.retainer && outside && !is_part ? gp_retainer_get(outside->retainer) : NULL,
-		.n_outside = atomic_load(&n_outside),
+		.n_captured = GP_CAPTURED_UNKNOWN,
 	};
-	/* Otherwise counts cannot be compared, and the block counts as captured. */
-	ret_how->n_inside = UINT32_MAX;
 	if (is_counted_locked(&part)) {
-		ret_how->n_inside = part.one->n_inside;
+		ret_how->n_elsewhere = count_elsewhere_locked(part.one);
+		ret_how->n_captured = n_captured;
 		ret_how->may_reuse = is_part && part.one->is_linear;
 	}
 	gp_mutex_unlock(&lock);
@@ -588,6 +599,7 @@ static struct entry *find_by_id_locked(uint64_t id)
 static void note_any_locked(void)
 {
 	atomic_fetch_add(&n_outside, 1);
+	n_captured++;
 	for (unsigned i = 0; i < n_entries; i++) {
 		entries[i].n_inside++;
 		entries[i].is_linear = false;
@@ -603,6 +615,7 @@ static void note_locked(CUstream stream, uint64_t id)
 		atomic_fetch_add(&n_outside, 1);
 		return;
 	}
+	n_captured++;
 	entry->n_inside++;
 	entry->is_linear &= stream == entry->capture.stream;
 	add_member_locked(thread_now(), entry);
@@ -648,8 +661,10 @@ void gp_capture_note_fork(CUstream stream, int flags)
 	id = driver_id(name_stream(stream, flags != 0));
 	gp_mutex_lock(&lock);
 	entry = find_by_id_locked(id);
-	if (entry)
+	if (entry) {
 		entry->is_linear = false;
+		entry->is_open = true;
+	}
 	gp_mutex_unlock(&lock);
 	errno = saved_errno;
 }

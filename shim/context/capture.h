@@ -92,7 +92,10 @@ static inline void gp_capture_see(CUstream stream, int flags)
 		gp_capture_note_work(stream, flags);
 }
 
-/* Notes a call that may let later work of the stream's capture overtake what was captured so far. */
+/*
+ * Notes a call that may let later work of the stream's capture overtake what was captured so far, or that shows the
+ * program the graph.
+ */
 static inline void gp_capture_see_fork(CUstream stream, int flags)
 {
 	if (__builtin_expect(!gp_capture_is_none(), 0))

@@ -122,10 +122,9 @@ static void replay(CUgraphExec exec, uint32_t value)
 	}
 }
 
-/* Ends the capture, replays its graph with the value 42, and ends the program. */
-static void finish_capture(void)
+/* Replays the graph with the value 42, and ends the program. */
+static void finish(CUgraph graph)
 {
-	CUgraph graph = end();
 	CUgraphExec exec = instantiate(graph);
 
 	APP_MUST(cuGraphDestroy(graph));
@@ -134,6 +133,11 @@ static void finish_capture(void)
 	APP_MUST(cuGraphExecDestroy(exec));
 	app_pause("end");
 	app_report_driver();
+}
+
+static void finish_capture(void)
+{
+	finish(end());
 }
 
 /* A graph whose memory was freed: first in its capture, and what is left after it. */
@@ -582,6 +586,55 @@ static void into_a_graph(void)
 	app_report_driver();
 }
 
+/* Memory that the program uses in a node of its own, and frees in the capture to the same graph. */
+static void added_node(void)
+{
+	CUdeviceptr ptr;
+	CUDA_MEMSET_NODE_PARAMS fill = {.value = 42, .elementSize = 4, .width = touched / 4, .height = 1};
+	CUDA_MEMCPY3D copy = {
+		.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+		.dstMemoryType = CU_MEMORYTYPE_DEVICE,
+		.WidthInBytes = touched,
+		.Height = 1,
+		.Depth = 1,
+	};
+	CUgraph graph, ended = NULL;
+	CUgraphNode filled, copied;
+
+	start();
+	APP_MUST(cuGraphCreate(&graph, 0));
+	APP_MUST(cuStreamBeginCaptureToGraph(stream, graph, NULL, NULL, 0, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+	ptr = alloc();
+	fill.dst = copy.srcDevice = ptr;
+	copy.dstDevice = out;
+	APP_MUST(cuGraphAddMemsetNode(&filled, graph, NULL, 0, &fill, app_ctx));
+	APP_MUST(cuGraphAddMemcpyNode(&copied, graph, &filled, 1, &copy, app_ctx));
+	APP_MUST(cuMemFree_v2(ptr));
+	app_result("end", cuStreamEndCapture(stream, &ended));
+	finish(graph);
+}
+
+/* Memory that one of two captures uses, and that is freed in the other after the first has ended. */
+static void freed_in_another_capture(void)
+{
+	CUgraph graph, none = NULL;
+	CUstream other;
+	CUdeviceptr ptr;
+
+	start();
+	other = app_stream();
+	begin(CU_STREAM_CAPTURE_MODE_RELAXED);
+	APP_MUST(cuStreamBeginCapture_v2(other, CU_STREAM_CAPTURE_MODE_RELAXED));
+	ptr = alloc();
+	app_fill(stream, ptr, touched, 42);
+	APP_MUST(cuMemcpyDtoDAsync_v2(out, ptr, touched, stream));
+	graph = end();
+	APP_MUST(cuMemFree_v2(ptr));
+	app_result("end", cuStreamEndCapture(other, &none));
+	APP_MUST(cuGraphDestroy(none));
+	finish(graph);
+}
+
 /* Pinned memory that a graph copies to, and that is freed in its capture. */
 static void pinned(void)
 {
@@ -696,6 +749,8 @@ const struct app_scenario app_scenarios[] = {
 	{"threads", threads},
 	{"destroyed", destroyed},
 	{"into-a-graph", into_a_graph},
+	{"added-node", added_node},
+	{"freed-in-another-capture", freed_in_another_capture},
 	{"pinned", pinned},
 	{"pitch", pitch},
 	{"refused", refused},

@@ -66,7 +66,8 @@ static void run(const char *scenario, const char *const *env)
 }
 
 static const char *const replayed[] = {"replayed-global", "replayed-local", "replayed-relaxed", "cloned",
-	"second-thread", "into-a-graph", "freed-by-another-thread", "thread-joins"};
+	"second-thread", "into-a-graph", "freed-by-another-thread", "thread-joins", "added-node",
+	"freed-in-another-capture"};
 
 START_TEST(a_graph_computes_with_memory_that_was_freed_in_its_capture_until_it_is_destroyed)
 {
