@@ -405,33 +405,79 @@ void gp_kept_note_created(CUmemGenericAllocationHandle handle, size_t bytes, con
 		gp_kept_note_add(GP_KEPT_HANDLES, handle, bytes, properties);
 }
 
-bool gp_kept_note_mapped(CUdeviceptr ptr, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle)
+CUresult gp_kept_begin_mapping(struct gp_kept_mapping *mapping, CUmemGenericAllocationHandle handle)
 {
-	struct gp_kept_note *memory = gp_kept_note_take(GP_KEPT_HANDLES, handle), *addresses = NULL;
-	struct gp_kept *kept = NULL;
-	bool is_made = false;
+	struct gp_kept_note note;
+	struct gp_kept *kept;
+	bool is_noted;
+	CUresult r;
 
-	if (memory && !offset && memory->bytes == bytes && is_on())
-		addresses = gp_kept_note_take(GP_KEPT_ADDRESSES, ptr);
-	if (addresses && addresses->bytes != bytes) {
+	*mapping = (struct gp_kept_mapping){.handle = handle};
+	for (;;) {
+		mapping->is_first = gp_kept_note_begin(handle, &note, &is_noted);
+		if (is_noted)
+			break;
+		kept = gp_kept_claim_handle(handle);
+		if (!kept)
+			return CUDA_SUCCESS;
+		r = end(kept);
+		if (r)
+			return r;
+	}
+	mapping->bytes = note.bytes;
+	mapping->properties = note.properties;
+	return CUDA_SUCCESS;
+}
+
+void gp_kept_cancel_mapping(const struct gp_kept_mapping *mapping)
+{
+	if (mapping->is_first)
+		gp_kept_note_cancel(mapping->handle);
+}
+
+static struct gp_kept *new_mapped(const struct gp_kept_mapping *mapping, CUdeviceptr ptr)
+{
+	struct gp_kept_note *addresses = gp_kept_note_take(GP_KEPT_ADDRESSES, ptr);
+	struct gp_kept *kept = NULL;
+
+	if (addresses && addresses->bytes != mapping->bytes)
 		gp_kept_note_reserved(ptr, addresses->bytes);
-	} else if (addresses) {
+	else if (addresses)
 		kept = calloc(1, sizeof(*kept));
-	}
-	if (kept) {
-		kept->addr = ptr;
-		kept->bytes = bytes;
-		kept->handle = handle;
-		kept->properties = memory->properties;
-		kept->device = gp_device_get(memory->properties.location.id);
-		kept->n_handles = kept->n_held = 1;
-		kept->is_reserved = kept->is_mapped = true;
-		is_made = kept->device && gp_kept_insert(kept);
-	}
-	if (!is_made)
-		free(kept);
-	free(memory);
 	free(addresses);
+	if (!kept)
+		return NULL;
+	kept->addr = ptr;
+	kept->bytes = mapping->bytes;
+	kept->handle = mapping->handle;
+	kept->properties = mapping->properties;
+	kept->device = gp_device_get(mapping->properties.location.id);
+	kept->n_handles = kept->n_held = 1;
+	kept->is_reserved = kept->is_mapped = true;
+	return kept;
+}
+
+bool gp_kept_note_mapped(const struct gp_kept_mapping *mapping, CUdeviceptr ptr, size_t bytes, size_t offset)
+{
+	bool is_made = false, is_alone;
+	struct gp_kept *kept = NULL;
+	struct gp_kept_note *note;
+
+	if (!mapping->is_first)
+		return false;
+	if (!offset && mapping->bytes == bytes && is_on())
+		kept = new_mapped(mapping, ptr);
+	if (kept) {
+		is_made = kept->device && gp_kept_insert(kept);
+		if (!is_made)
+			free(kept);
+	}
+	/* Another thread that shares or maps the memory has taken the note, or finds the triple from now on. */
+	note = gp_kept_note_take(GP_KEPT_HANDLES, mapping->handle);
+	is_alone = note;
+	free(note);
+	if (is_made && !is_alone)
+		(void)gp_kept_end_handle(mapping->handle);
 	return is_made;
 }
 
@@ -513,9 +559,16 @@ CUresult gp_kept_end_handle(CUmemGenericAllocationHandle handle)
 
 CUresult gp_kept_share_handle(CUmemGenericAllocationHandle handle)
 {
-	CUresult r = gp_kept_end_handle(handle);
+	struct gp_kept *kept;
+	CUresult r = CUDA_SUCCESS;
 
-	free(gp_kept_note_take(GP_KEPT_HANDLES, handle));
+	/* A triple whose memory is not mapped leaves a note. */
+	do {
+		free(gp_kept_note_take(GP_KEPT_HANDLES, handle));
+		kept = gp_kept_claim_handle(handle);
+		if (kept)
+			r = end(kept);
+	} while (kept && !r);
 	return r;
 }
 

@@ -26,6 +26,14 @@
 
 struct gp_kept;
 
+/* Memory that a thread is about to map. */
+struct gp_kept_mapping {
+	CUmemGenericAllocationHandle handle;
+	bool is_first; /* the memory may become part of a triple, with these: */
+	size_t bytes;
+	CUmemAllocationProp properties;
+};
+
 /* Sets up this module. To be called once the settings have been read. */
 void gp_kept_start(void);
 
@@ -72,12 +80,22 @@ void gp_kept_done(struct gp_kept *kept);
 void gp_kept_note_reserved(CUdeviceptr ptr, size_t bytes);
 void gp_kept_note_created(CUmemGenericAllocationHandle handle, size_t bytes, const CUmemAllocationProp *properties);
 
-/* Makes a triple of what was mapped. Returns false if that is not possible; the memory then never becomes one. */
-bool gp_kept_note_mapped(CUdeviceptr ptr, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle);
+/*
+ * Makes a triple of what was mapped. Returns false if that is not possible; the memory then never becomes one, nor if
+ * another thread has mapped or shared it meanwhile.
+ */
+bool gp_kept_note_mapped(const struct gp_kept_mapping *mapping, CUdeviceptr ptr, size_t bytes, size_t offset);
 
 /*
  * To be called before a driver call.
  */
+
+/*
+ * The program is about to map the memory. Ends a triple of the handle, as below. gp_kept_note_mapped or, if the driver
+ * does not map it, gp_kept_cancel_mapping follows.
+ */
+CUresult gp_kept_begin_mapping(struct gp_kept_mapping *mapping, CUmemGenericAllocationHandle handle);
+void gp_kept_cancel_mapping(const struct gp_kept_mapping *mapping);
 
 /* Make the driver agree with the program about the triple at an address: for queries. 0 or the driver's error. */
 CUresult gp_kept_settle(CUdeviceptr ptr);

@@ -87,6 +87,46 @@ struct gp_kept_note *gp_kept_note_take(enum gp_kept_notes which, uint64_t key)
 	return note;
 }
 
+static struct gp_kept_note *note_find_locked(enum gp_kept_notes which, uint64_t key)
+{
+	struct gp_kept_note *note = notes[which][bucket_of(key)];
+
+	while (note && note->key != key)
+		note = note->next;
+	return note;
+}
+
+bool gp_kept_note_begin(uint64_t handle, struct gp_kept_note *ret_note, bool *ret_is_noted)
+{
+	struct gp_kept_note *note, *taken = NULL;
+	bool is_first;
+
+	gp_mutex_lock(&lock);
+	note = note_find_locked(GP_KEPT_HANDLES, handle);
+	is_first = note && !note->is_mapping;
+	if (is_first) {
+		*ret_note = *note;
+		note->is_mapping = true;
+	} else if (note) {
+		taken = note_take_locked(GP_KEPT_HANDLES, handle);
+	}
+	gp_mutex_unlock(&lock);
+	free(taken);
+	*ret_is_noted = note;
+	return is_first;
+}
+
+void gp_kept_note_cancel(uint64_t handle)
+{
+	struct gp_kept_note *note;
+
+	gp_mutex_lock(&lock);
+	note = note_find_locked(GP_KEPT_HANDLES, handle);
+	if (note)
+		note->is_mapping = false;
+	gp_mutex_unlock(&lock);
+}
+
 /* Returns the position of the first triple that ends behind the address. */
 static size_t position_locked(CUdeviceptr addr)
 {

@@ -83,10 +83,19 @@ struct gp_kept_note {
 	uint64_t key; /* the address or handle */
 	size_t bytes;
 	CUmemAllocationProp properties; /* of a handle */
+	bool is_mapping;                /* of a handle: a thread maps the memory for the first time */
 };
 enum gp_kept_notes { GP_KEPT_ADDRESSES, GP_KEPT_HANDLES, GP_KEPT_N_NOTES };
 void gp_kept_note_add(enum gp_kept_notes which, uint64_t key, size_t bytes, const CUmemAllocationProp *properties);
 struct gp_kept_note *gp_kept_note_take(enum gp_kept_notes which, uint64_t key);
+
+/*
+ * For a thread that is about to map a handle: true, and a copy of its note, if no other thread does so. The note stays:
+ * a thread that takes it tells this one that the memory has another user. If another thread maps the handle already,
+ * the note is taken and freed. *ret_is_noted: there was a note.
+ */
+bool gp_kept_note_begin(uint64_t handle, struct gp_kept_note *ret_note, bool *ret_is_noted);
+void gp_kept_note_cancel(uint64_t handle);
 
 /* Enter a new triple, and remove a busy one. gp_kept_insert returns false without host memory. */
 bool gp_kept_insert(struct gp_kept *kept);

@@ -287,37 +287,40 @@ CUresult hook_cuMemAddressFree(CUdeviceptr ptr, size_t bytes)
 	return r;
 }
 
-static void note_mapping(CUdeviceptr ptr, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle)
+static void note_mapping(const struct gp_kept_mapping *mapping, CUdeviceptr ptr, size_t bytes, size_t offset)
 {
-	bool is_known = gp_unpooled_retain(GP_UNPOOLED_HANDLE, handle);
+	bool is_known = gp_unpooled_retain(GP_UNPOOLED_HANDLE, mapping->handle);
 	struct gp_program_map *map;
 
-	if (gp_kept_note_mapped(ptr, bytes, offset, handle))
+	if (gp_kept_note_mapped(mapping, ptr, bytes, offset))
 		return;
 	map = malloc(sizeof(*map));
 	if (!map)
 		return;
-	*map = (struct gp_program_map){.addr = ptr, .bytes = bytes, .handle = is_known ? handle : 0};
+	*map = (struct gp_program_map){.addr = ptr, .bytes = bytes, .handle = is_known ? mapping->handle : 0};
 	gp_program_map_add(map);
 }
 
 CUresult hook_cuMemMap(
 	CUdeviceptr ptr, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
+	struct gp_kept_mapping mapping;
 	CUresult r;
 
 	if (gp_kept_map(ptr, bytes, offset, handle, flags)) {
 		(void)gp_unpooled_retain(GP_UNPOOLED_HANDLE, handle);
 		return CUDA_SUCCESS;
 	}
-	r = gp_kept_end_handle(handle);
+	r = gp_kept_end_unmapped(ptr, bytes);
 	if (!r)
-		r = gp_kept_end_unmapped(ptr, bytes);
+		r = gp_kept_begin_mapping(&mapping, handle);
 	if (r)
 		return r;
 	r = gp_real.cuMemMap(ptr, bytes, offset, handle, flags);
-	if (!r)
-		note_mapping(ptr, bytes, offset, handle);
+	if (r)
+		gp_kept_cancel_mapping(&mapping);
+	else
+		note_mapping(&mapping, ptr, bytes, offset);
 	return r;
 }
 

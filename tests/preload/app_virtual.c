@@ -322,6 +322,74 @@ static void threads(void)
 /* One thread uses arrays; another gives back everything that is unused, over and over. */
 static _Atomic bool is_over;
 
+struct mapping {
+	CUdeviceptr ptr;
+	size_t bytes;
+	CUmemGenericAllocationHandle handle;
+};
+
+static void *map_it(void *arg)
+{
+	const struct mapping *mapping = arg;
+
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	APP_MUST(cuMemMap(mapping->ptr, mapping->bytes, 0, mapping->handle, 0));
+	return NULL;
+}
+
+/* Both calls are in the driver at the same time. */
+static void map_at_once(struct mapping mappings[2])
+{
+	uint64_t n_calls = app_calls("cuMemMap") + 2;
+	pthread_t threads[2];
+
+	app_stop_calls("cuMemMap", true);
+	for (int i = 0; i < 2; i++)
+		pthread_create(&threads[i], NULL, map_it, &mappings[i]);
+	while (app_is_simulated() && app_calls("cuMemMap") < n_calls)
+		sched_yield();
+	app_release_calls();
+	for (int i = 0; i < 2; i++)
+		pthread_join(threads[i], NULL);
+}
+
+/* Two threads map the same memory. It is in use until both mappings are gone. */
+static void mapped_twice(void)
+{
+	struct mapping mappings[2];
+	size_t wrong = 0;
+
+	app_start();
+	for (uint32_t i = 0; i < 20; i++) {
+		/* Memory of this size was never unmapped, so that no call is served without the driver. */
+		size_t bytes = BYTES + i * 2 * MIB;
+		CUmemGenericAllocationHandle handle;
+		struct array new;
+
+		APP_MUST(cuMemCreate(&handle, bytes, &properties, 0));
+		for (int k = 0; k < 2; k++) {
+			mappings[k] = (struct mapping){.bytes = bytes, .handle = handle};
+			APP_MUST(cuMemAddressReserve(&mappings[k].ptr, bytes, 2 * MIB, 0, 0));
+		}
+		map_at_once(mappings);
+		APP_MUST(cuMemSetAccess(mappings[0].ptr, bytes, &whole_access, 1));
+		APP_MUST(cuMemSetAccess(mappings[1].ptr, bytes, &whole_access, 1));
+		app_fill(NULL, mappings[1].ptr, WORDS, i);
+		APP_MUST(cuCtxSynchronize());
+		APP_MUST(cuMemUnmap(mappings[0].ptr, bytes));
+		APP_MUST(cuMemRelease(handle));
+		APP_MUST(cuMemAddressFree(mappings[0].ptr, bytes));
+		make(&new, bytes);
+		app_fill(NULL, new.ptr, WORDS, ~i);
+		wrong += app_count_wrong(NULL, mappings[1].ptr, WORDS, i);
+		destroy(&new);
+		APP_MUST(cuMemUnmap(mappings[1].ptr, bytes));
+		APP_MUST(cuMemAddressFree(mappings[1].ptr, bytes));
+	}
+	app_result("wrong words", (int)wrong);
+	app_report_driver();
+}
+
 static void *fill_memory(void *unused)
 {
 	struct array a;
@@ -610,6 +678,7 @@ const struct app_scenario app_scenarios[] = {
 	{"faults", faults},
 	{"forks", forks},
 	{"in-capture", in_capture},
+	{"mapped-twice", mapped_twice},
 	{"properties", properties_of_xla},
 	{"released-early", released_early},
 	{"reserve", reserve},

@@ -79,7 +79,7 @@ START_TEST(memory_that_work_still_uses_is_not_handed_out)
 }
 END_TEST
 
-static const char *const others[] = {"in-capture", "threads", "forks"};
+static const char *const others[] = {"in-capture", "threads", "forks", "mapped-twice"};
 
 START_TEST(captures_threads_and_forks_get_the_same_answers)
 {
