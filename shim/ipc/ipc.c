@@ -472,29 +472,37 @@ static struct import **find_mapped_locked(CUdeviceptr ptr)
 	return *at ? at : NULL;
 }
 
-/* Another thread may have opened or closed the block meanwhile. */
-static CUresult close_one(CUdeviceptr ptr)
+/*
+ * Another thread may have opened or closed the block meanwhile. Returns false, and closes nothing, if this close would
+ * be the last and the caller has not waited for the work that uses the block.
+ */
+static bool close_one(CUdeviceptr ptr, bool has_waited, CUresult *ret_result)
 {
 	struct import **at, *removed = NULL;
+	bool must_wait;
 
 	gp_mutex_lock(&lock);
 	at = find_mapped_locked(ptr);
-	if (at && --(*at)->opens == 0)
+	must_wait = at && (*at)->opens == 1 && !has_waited;
+	if (at && !must_wait && --(*at)->opens == 0)
 		removed = drop_locked(at);
 	gp_mutex_unlock(&lock);
 	if (removed)
 		free_mapped(removed);
-	return at ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+	*ret_result = at ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+	return !must_wait;
 }
 
 /* The context may have ended before the block was noted, and its end does not unmap the block then. */
 static CUresult check_context(struct gp_context *context, CUdeviceptr ptr)
 {
+	CUresult r;
+
 	if (gp_context_enter(context)) {
 		gp_context_leave(context);
 		return CUDA_SUCCESS;
 	}
-	(void)close_one(ptr);
+	(void)close_one(ptr, true, &r);
 	return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
@@ -595,7 +603,7 @@ bool gp_ipc_close_mapped(CUdeviceptr ptr, CUresult *ret_result)
 {
 	CUcontext current = NULL;
 	struct gp_context *context;
-	bool is_mapped;
+	bool is_mapped, is_over;
 
 	if (gp_likely(!atomic_load_explicit(&n_imports, memory_order_relaxed)))
 		return false;
@@ -605,12 +613,16 @@ bool gp_ipc_close_mapped(CUdeviceptr ptr, CUresult *ret_result)
 	*ret_result = gp_real.cuCtxGetCurrent(&current);
 	if (!*ret_result && !current)
 		*ret_result = CUDA_ERROR_INVALID_CONTEXT;
-	if (!*ret_result && context)
-		*ret_result = gp_ipc_wait_for(context);
-	if (!*ret_result)
-		*ret_result = close_one(ptr);
-	if (context)
-		gp_context_unref(context);
+	do {
+		if (!*ret_result && context)
+			*ret_result = gp_ipc_wait_for(context);
+		is_over = *ret_result || close_one(ptr, context, ret_result);
+		if (context)
+			gp_context_unref(context);
+		/* Another thread has closed the block meanwhile, and has left the last close to this one. */
+		if (!is_over)
+			context = context_of_last(ptr, &is_mapped);
+	} while (!is_over);
 	return true;
 }
 

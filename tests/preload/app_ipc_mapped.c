@@ -825,6 +825,45 @@ static void devices_importer(void)
 	app_go();
 }
 
+static CUdeviceptr opened_twice;
+
+static void *close_it(void *unused)
+{
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	app_result("close", cuIpcCloseMemHandle(opened_twice));
+	return NULL;
+}
+
+static void closes_exporter(void)
+{
+	app_put_handle(app_alloc(MIB));
+	app_await();
+}
+
+/* Two threads close a block that was opened twice, while work still writes it. A close asks for the current context. */
+static void closes_importer(void)
+{
+	CUipcMemHandle handle = app_take_handle();
+	CUstream stream = app_stream();
+	pthread_t threads[2];
+	uint64_t n_calls;
+
+	opened_twice = app_open(handle);
+	(void)app_open(handle);
+	app_spin_fill(stream, opened_twice, 64 * KIB, 5, 50 * MS);
+	n_calls = app_calls("cuCtxGetCurrent") + 2;
+	app_stop_calls("cuCtxGetCurrent", true);
+	for (int i = 0; i < 2; i++)
+		pthread_create(&threads[i], NULL, close_it, NULL);
+	while (app_is_simulated() && app_calls("cuCtxGetCurrent") < n_calls)
+		sched_yield();
+	app_release_calls();
+	for (int i = 0; i < 2; i++)
+		pthread_join(threads[i], NULL);
+	app_result("synchronise", cuCtxSynchronize());
+	app_go();
+}
+
 /* A process alone: its exports, where importers could not ask it, or where the driver cannot export. */
 static void alone(void)
 {
@@ -859,6 +898,7 @@ APP_PAIR(killed_first, killed_first_exporter, ended_importer)
 APP_PAIR(killed_later, killed_later_exporter, ended_importer)
 APP_PAIR(exits, exits_exporter, ended_importer)
 APP_PAIR(devices, devices_exporter, devices_importer)
+APP_PAIR(closes, closes_exporter, closes_importer)
 
 const struct app_scenario app_scenarios[] = {
 	{"interior", interior},
@@ -878,6 +918,7 @@ const struct app_scenario app_scenarios[] = {
 	{"killed_later", killed_later},
 	{"exits", exits},
 	{"devices", devices},
+	{"closes", closes},
 	{"alone", alone},
 	{0},
 };
