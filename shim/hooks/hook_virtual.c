@@ -226,6 +226,22 @@ CUresult hook_cuMulticastBindAddr(
 	return r ? r : gp_real.cuMulticastBindAddr(multicast, offset, ptr, bytes, flags);
 }
 
+CUresult hook_cuMulticastBindMem_v2(CUmemGenericAllocationHandle multicast, CUdevice device, size_t offset,
+	CUmemGenericAllocationHandle handle, size_t handle_offset, size_t bytes, unsigned long long flags)
+{
+	CUresult r = gp_kept_share_handle(handle);
+
+	return r ? r : gp_real.cuMulticastBindMem_v2(multicast, device, offset, handle, handle_offset, bytes, flags);
+}
+
+CUresult hook_cuMulticastBindAddr_v2(CUmemGenericAllocationHandle multicast, CUdevice device, size_t offset,
+	CUdeviceptr ptr, size_t bytes, unsigned long long flags)
+{
+	CUresult r = gp_kept_end(ptr, bytes);
+
+	return r ? r : gp_real.cuMulticastBindAddr_v2(multicast, device, offset, ptr, bytes, flags);
+}
+
 /* The call may map any memory into a sparse array. The list has many forms, so it is not read. */
 static CUresult map_array(
 	void *list, unsigned n, CUstream stream, CUresult (*driver)(void *list, unsigned n, CUstream stream))

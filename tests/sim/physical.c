@@ -379,6 +379,20 @@ CUresult cuMulticastBindAddr(
 	return CUDA_ERROR_INVALID_VALUE;
 }
 
+CUresult cuMulticastBindMem_v2(CUmemGenericAllocationHandle handle, CUdevice device, size_t offset,
+	CUmemGenericAllocationHandle memory, size_t memory_offset, size_t bytes, unsigned long long flags)
+{
+	SIM_BEGIN(cuMulticastBindMem_v2);
+	return CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMulticastBindAddr_v2(CUmemGenericAllocationHandle handle, CUdevice device, size_t offset, CUdeviceptr ptr,
+	size_t bytes, unsigned long long flags)
+{
+	SIM_BEGIN(cuMulticastBindAddr_v2);
+	return CUDA_ERROR_INVALID_VALUE;
+}
+
 CUresult cuMulticastUnbind(CUmemGenericAllocationHandle handle, CUdevice device, size_t offset, size_t bytes)
 {
 	SIM_BEGIN(cuMulticastUnbind);
