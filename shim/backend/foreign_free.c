@@ -42,16 +42,21 @@ static void add(struct free *free)
 	atomic_fetch_add(&gp_foreign_n_frees, 1);
 }
 
+static void do_nothing(void *unused)
+{
+}
+
 /*
  * A free by the driver is an operation. On the legacy stream and on streams that follow it, an operation waits for
- * earlier work of other streams, and an event is none. So such a stream first gets an operation of the same kind.
+ * earlier work of other streams, and an event is none. So such a stream first gets an operation of the same kind, or if
+ * there is no memory for that, a call of the host, for which the driver wakes a thread.
  */
 static CUresult follow_others(CUstream handle)
 {
 	CUdeviceptr ptr;
 	CUresult r = gp_real.cuMemAllocAsync(&ptr, 1, handle);
 
-	return r ? r : gp_real.cuMemFreeAsync(ptr, handle);
+	return r ? gp_real.cuLaunchHostFunc(handle, do_nothing, NULL) : gp_real.cuMemFreeAsync(ptr, handle);
 }
 
 /* Records the work that precedes the free in a new event. The stream's context need not be current. */

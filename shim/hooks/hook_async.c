@@ -399,6 +399,7 @@ CUresult hook_cuMemPoolGetAttribute(CUmemoryPool pool, int attribute, void *valu
 	device = served_device(pool, &account);
 	if (!device)
 		return r;
+	gp_foreign_poll();
 	usage = gp_driver_pool_usage(device, account);
 	switch (attribute) {
 	case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
@@ -435,8 +436,10 @@ CUresult hook_cuMemPoolTrimTo(CUmemoryPool pool, size_t keep_bytes)
 	CUresult r = gp_real.cuMemPoolTrimTo(pool, keep_bytes);
 	unsigned account = GP_ACCOUNT_NONE;
 	struct gp_device *device = r ? NULL : served_device(pool, &account);
-	uint64_t own = device ? gp_driver_pool_usage(device, account).reserved_bytes : 0, reserved = 0;
+	uint64_t own, reserved = 0;
 
+	gp_foreign_poll();
+	own = device ? gp_driver_pool_usage(device, account).reserved_bytes : 0;
 	if (!own || gp_real.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved))
 		return r;
 	reserved += own;

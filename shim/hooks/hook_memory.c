@@ -311,6 +311,7 @@ CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *ptr, size_t *pitch, size_t width, 
 	uint64_t addr = 0;
 
 	gp_libraries_see();
+	gp_foreign_poll();
 	if (is_pitch_request(ptr, pitch, width, height, element_bytes))
 		context = gp_context_current();
 	if (is_served(context))

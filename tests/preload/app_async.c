@@ -782,6 +782,50 @@ static void elsewhere_ended(void)
 	app_report_driver();
 }
 
+static void fill_device(void)
+{
+	CUdeviceptr ptr;
+
+	for (size_t bytes = 1024 * MIB; bytes >= 512;)
+		if (cuMemAlloc_v2(&ptr, bytes))
+			bytes /= 2;
+}
+
+static int kib_of(CUmemoryPool pool, int attribute)
+{
+	uint64_t bytes = 0;
+
+	APP_MUST(cuMemPoolGetAttribute(pool, attribute, &bytes));
+	return (int)(bytes / KIB);
+}
+
+/* Memory goes back to its pool by a stream of a device that has none left. */
+static void elsewhere_full(void)
+{
+	CUmemoryPool pool;
+	CUstream stream;
+	CUdeviceptr ptr;
+	CUcontext away;
+
+	app_start();
+	stream = app_stream();
+	pool = default_pool(0);
+	ptr = take(8 * MIB, stream);
+	APP_MUST(cuStreamSynchronize(stream));
+	APP_MUST(cuDevicePrimaryCtxRetain(&away, 1));
+	APP_MUST(cuCtxSetCurrent(away));
+	APP_MUST(cuCtxEnablePeerAccess(app_ctx, 0));
+	fill_device();
+	app_result("free", cuMemFreeAsync(ptr, NULL));
+	APP_MUST(cuCtxSynchronize());
+	app_result("KiB used", kib_of(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT));
+	APP_MUST(cuMemPoolTrimTo(pool, 0));
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	APP_MUST(cuCtxSynchronize());
+	app_result("KiB reserved", kib_of(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT));
+	app_report_driver();
+}
+
 const struct app_scenario app_scenarios[] = {
 	{"created", created},
 	{"created-idle", created_idle},
@@ -860,5 +904,6 @@ const struct app_scenario app_scenarios[] = {
 	{"elsewhere-legacy", elsewhere_legacy},
 	{"elsewhere-blocking", elsewhere_blocking},
 	{"elsewhere-ended", elsewhere_ended},
+	{"elsewhere-full", elsewhere_full},
 	{0},
 };

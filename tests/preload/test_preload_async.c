@@ -432,6 +432,17 @@ START_TEST(a_context_may_end_while_a_block_waits_for_its_stream)
 }
 END_TEST
 
+/* The driver has no memory on that device for the operation that comes before the free. */
+START_TEST(memory_freed_on_a_stream_of_a_full_device_is_counted_as_free_and_goes_back)
+{
+	const char *env[] = {ON, pools[_i], "SIMGPU_DEVICES=2", "SIMGPU_MEMORY=1G", "GPUPOOL_LOG=off", NULL};
+
+	run("elsewhere-full", env);
+	ck_assert_str_eq(play_out, "free: 0\nKiB used: 0\nKiB reserved: 0\n");
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
 static void add(TCase *tc)
 {
 	tcase_add_loop_test(
@@ -469,6 +480,8 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc, a_block_freed_on_a_stream_of_another_device_waits_for_all_work_that_precedes_the_free,
 		0, (int)(LENGTH(pools) * LENGTH(away)));
 	tcase_add_test(tc, a_context_may_end_while_a_block_waits_for_its_stream);
+	tcase_add_loop_test(
+		tc, memory_freed_on_a_stream_of_a_full_device_is_counted_as_free_and_goes_back, 0, (int)LENGTH(pools));
 }
 
 int main(int argc, char **argv)
