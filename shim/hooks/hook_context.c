@@ -4,58 +4,89 @@
 /* Hooks of functions that create, select and end contexts: they note which contexts the program uses. */
 
 #include "hook_peer.h"
+#include "shim/backend/driver_pool.h"
+#include "shim/base/log.h"
 #include "shim/context/context.h"
 #include "shim/context/context_end.h"
 #include "shim/context/green.h"
 #include "shim/context/thread.h"
 #include "shim/driver/driver_table.h"
 
-static CUresult note_created(CUresult r, const CUcontext *ctx)
+static bool is_any_used_in_stream_order(struct gp_device *device)
+{
+	uint64_t used = 0;
+
+	for (unsigned account = GP_ACCOUNT_NONE; account <= GP_ACCOUNTS; account++)
+		used += gp_driver_pool_usage(device, account).used_bytes;
+	return used != 0;
+}
+
+/*
+ * The pool serves allocations in stream order with memory of the primary context. In a context that the program creates
+ * only mapped memory is accessible, while memory of the driver's pools is accessible in all.
+ */
+static void warn_of_stream_order(CUdevice index)
+{
+	static _Atomic bool is_logged;
+	struct gp_device *device = gp_device_if_used(index);
+
+	if (!device || atomic_load(&device->kind) == GP_KIND_VMM || !is_any_used_in_stream_order(device) ||
+		atomic_exchange(&is_logged, true))
+		return;
+	gp_log(GP_LOG_WARN,
+		"a context was created on device %d, and has no access to what was allocated there in stream order "
+		"before: if it uses that, set GPUPOOL_POOL=vmm or GPUPOOL_ASYNC=off",
+		index);
+}
+
+static CUresult note_created(CUresult r, const CUcontext *ctx, CUdevice device)
 {
 	gp_thread_forget_current();
-	if (!r && ctx)
+	if (!r && ctx) {
 		gp_context_seen(*ctx);
+		warn_of_stream_order(device);
+	}
 	return r;
 }
 
 CUresult hook_cuCtxCreate(CUcontext *ctx, unsigned flags, CUdevice device)
 {
-	return note_created(gp_real.cuCtxCreate(ctx, flags, device), ctx);
+	return note_created(gp_real.cuCtxCreate(ctx, flags, device), ctx, device);
 }
 
 CUresult hook_cuCtxCreate_v2(CUcontext *ctx, unsigned flags, CUdevice device)
 {
-	return note_created(gp_real.cuCtxCreate_v2(ctx, flags, device), ctx);
+	return note_created(gp_real.cuCtxCreate_v2(ctx, flags, device), ctx, device);
 }
 
 CUresult hook_cuCtxCreate_v3(CUcontext *ctx, void *affinity, int n, unsigned flags, CUdevice device)
 {
-	return note_created(gp_real.cuCtxCreate_v3(ctx, affinity, n, flags, device), ctx);
+	return note_created(gp_real.cuCtxCreate_v3(ctx, affinity, n, flags, device), ctx, device);
 }
 
 CUresult hook_cuCtxCreate_v4(CUcontext *ctx, void *parameters, unsigned flags, CUdevice device)
 {
-	return note_created(gp_real.cuCtxCreate_v4(ctx, parameters, flags, device), ctx);
+	return note_created(gp_real.cuCtxCreate_v4(ctx, parameters, flags, device), ctx, device);
 }
 
 CUresult hook_cuGLCtxCreate(CUcontext *ctx, unsigned flags, CUdevice device)
 {
-	return note_created(gp_real.cuGLCtxCreate(ctx, flags, device), ctx);
+	return note_created(gp_real.cuGLCtxCreate(ctx, flags, device), ctx, device);
 }
 
 CUresult hook_cuGLCtxCreate_v2(CUcontext *ctx, unsigned flags, CUdevice device)
 {
-	return note_created(gp_real.cuGLCtxCreate_v2(ctx, flags, device), ctx);
+	return note_created(gp_real.cuGLCtxCreate_v2(ctx, flags, device), ctx, device);
 }
 
 CUresult hook_cuVDPAUCtxCreate(CUcontext *ctx, unsigned flags, CUdevice device, uint32_t vdp_device, void *get_proc)
 {
-	return note_created(gp_real.cuVDPAUCtxCreate(ctx, flags, device, vdp_device, get_proc), ctx);
+	return note_created(gp_real.cuVDPAUCtxCreate(ctx, flags, device, vdp_device, get_proc), ctx, device);
 }
 
 CUresult hook_cuVDPAUCtxCreate_v2(CUcontext *ctx, unsigned flags, CUdevice device, uint32_t vdp_device, void *get_proc)
 {
-	return note_created(gp_real.cuVDPAUCtxCreate_v2(ctx, flags, device, vdp_device, get_proc), ctx);
+	return note_created(gp_real.cuVDPAUCtxCreate_v2(ctx, flags, device, vdp_device, get_proc), ctx, device);
 }
 
 CUresult hook_cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc resources, CUdevice device, unsigned flags)

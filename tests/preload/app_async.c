@@ -782,6 +782,23 @@ static void elsewhere_ended(void)
 	app_report_driver();
 }
 
+/* The program creates a context while it uses memory that was allocated in stream order. */
+static void created_later(void)
+{
+	CUstream stream;
+	CUdeviceptr ptr;
+	CUcontext ctx;
+
+	app_start();
+	stream = app_stream();
+	ptr = take(MIB, stream);
+	APP_MUST(cuStreamSynchronize(stream));
+	APP_MUST(cuCtxCreate_v2(&ctx, 0, 0));
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	app_result("free", cuMemFreeAsync(ptr, stream));
+	APP_MUST(cuCtxDestroy_v2(ctx));
+}
+
 static void fill_device(void)
 {
 	CUdeviceptr ptr;
@@ -905,5 +922,6 @@ const struct app_scenario app_scenarios[] = {
 	{"elsewhere-blocking", elsewhere_blocking},
 	{"elsewhere-ended", elsewhere_ended},
 	{"elsewhere-full", elsewhere_full},
+	{"created-later", created_later},
 	{0},
 };

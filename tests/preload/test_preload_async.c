@@ -443,6 +443,20 @@ START_TEST(memory_freed_on_a_stream_of_a_full_device_is_counted_as_free_and_goes
 }
 END_TEST
 
+/* Mapped memory is accessible in every context of its device. */
+START_TEST(a_message_says_that_a_new_context_has_no_access_to_memory_of_the_pool)
+{
+	static const char *const kinds[] = {"GPUPOOL_POOL=binned", "GPUPOOL_POOL=split", "GPUPOOL_POOL=vmm"};
+	const char *env[] = {ON, kinds[_i], NULL};
+
+	play_run(&(struct play){
+		.program = "app_async", .words = {"created-later"}, .env = env, .preload = play_library});
+	ck_assert_str_eq(play_out, "free: 0\n");
+	ck_assert_int_eq(strstr(play_err, "warn: a context was created on device 0, and has no access") != NULL,
+		!strstr(kinds[_i], "vmm"));
+}
+END_TEST
+
 static void add(TCase *tc)
 {
 	tcase_add_loop_test(
@@ -480,6 +494,7 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc, a_block_freed_on_a_stream_of_another_device_waits_for_all_work_that_precedes_the_free,
 		0, (int)(LENGTH(pools) * LENGTH(away)));
 	tcase_add_test(tc, a_context_may_end_while_a_block_waits_for_its_stream);
+	tcase_add_loop_test(tc, a_message_says_that_a_new_context_has_no_access_to_memory_of_the_pool, 0, 3);
 	tcase_add_loop_test(
 		tc, memory_freed_on_a_stream_of_a_full_device_is_counted_as_free_and_goes_back, 0, (int)LENGTH(pools));
 }
