@@ -89,14 +89,25 @@ static CUresult catch_up(struct gp_kept *kept)
 	return r;
 }
 
-/* The mapping of an ended triple is an ordinary one from now on. */
+/* Returns 0 if the memory was not handed out again: the driver's id is right. */
+static uint64_t buffer_id_of(const struct gp_kept *kept)
+{
+	return kept->serial ? BUFFER_ID_BASE + kept->serial : 0;
+}
+
+/* The mapping of an ended triple is an ordinary one from now on, but keeps its buffer id. */
 static void add_program_map(const struct gp_kept *kept)
 {
 	struct gp_program_map *map = malloc(sizeof(*map));
 
 	if (!map)
 		return;
-	*map = (struct gp_program_map){.addr = kept->addr, .bytes = kept->bytes, .handle = kept->handle};
+	*map = (struct gp_program_map){
+		.addr = kept->addr,
+		.bytes = kept->bytes,
+		.handle = kept->handle,
+		.buffer_id = buffer_id_of(kept),
+	};
 	gp_program_map_add(map);
 }
 
@@ -599,8 +610,8 @@ uint64_t gp_kept_buffer_id(CUdeviceptr ptr)
 	uint64_t id;
 
 	if (!kept)
-		return 0;
-	id = kept->is_mapped && kept->serial ? BUFFER_ID_BASE + kept->serial : 0;
+		return gp_program_map_buffer_id(ptr);
+	id = kept->is_mapped ? buffer_id_of(kept) : 0;
 	gp_kept_put_back(kept);
 	return id;
 }

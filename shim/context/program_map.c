@@ -10,6 +10,7 @@ enum { BUCKETS_BITS = 10, PAGE_BITS = 16 };
 
 static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF);
 static struct gp_program_map *buckets[1 << BUCKETS_BITS];
+_Atomic unsigned gp_program_map_n_ids;
 
 static struct gp_program_map **bucket_of(CUdeviceptr addr)
 {
@@ -35,6 +36,7 @@ void gp_program_map_add(struct gp_program_map *map)
 	gp_mutex_lock(&lock);
 	map->next = *bucket;
 	*bucket = map;
+	atomic_fetch_add(&gp_program_map_n_ids, map->buffer_id != 0);
 	gp_mutex_unlock(&lock);
 }
 
@@ -46,8 +48,26 @@ struct gp_program_map *gp_program_map_take(CUdeviceptr addr)
 	while (*at && (*at)->addr != addr)
 		at = &(*at)->next;
 	found = *at;
-	if (found)
+	if (found) {
 		*at = found->next;
+		atomic_fetch_sub(&gp_program_map_n_ids, found->buffer_id != 0);
+	}
 	gp_mutex_unlock(&lock);
 	return found;
+}
+
+/* Such mappings are rare, so a question about one searches them all. */
+uint64_t gp_program_map_buffer_id(CUdeviceptr addr)
+{
+	uint64_t id = 0;
+
+	if (!gp_program_map_is_any_id())
+		return 0;
+	gp_mutex_lock(&lock);
+	for (unsigned i = 0; i < 1u << BUCKETS_BITS && !id; i++)
+		for (const struct gp_program_map *map = buckets[i]; map && !id; map = map->next)
+			if (addr - map->addr < map->bytes)
+				id = map->buffer_id;
+	gp_mutex_unlock(&lock);
+	return id;
 }

@@ -22,6 +22,7 @@
 #include "shim/context/context_end.h"
 #include "shim/context/kept.h"
 #include "shim/context/kept_table.h"
+#include "shim/context/program_map.h"
 #include "shim/debug/debug.h"
 #include "shim/driver/driver_table.h"
 #include "shim/driver/submit.h"
@@ -146,14 +147,14 @@ static bool find_any_block(CUdeviceptr ptr, struct gp_block_info *info)
 
 /*
  * True if the memory is not gpupool's: it is not pooled, here or in another process, and the process has no memory that
- * gpupool keeps mapped (kept.h). Such memory does not move, and the driver's answers about it stand.
+ * gpupool keeps mapped (kept.h), or has kept so. Such memory does not move, and the driver's answers about it stand.
  */
 static bool is_foreign(CUdeviceptr ptr)
 {
 	struct gp_block_info info;
 	struct gp_pool *pool;
 
-	if (gp_kept_is_any())
+	if (gp_kept_is_any() || gp_program_map_is_any_id())
 		return false;
 	pool = gp_addrmap_pool_of(&gp_state.device_map, ptr);
 	gp_pool_put(pool);

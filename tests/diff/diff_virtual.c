@@ -229,6 +229,26 @@ static void buffer_ids(void)
 	app_say("any buffer id twice", "%d", is_any_same);
 }
 
+/* The program makes calls after which gpupool does not keep the memory. */
+static void buffer_id_of_live_memory(void)
+{
+	unsigned long long before, after, none = 0;
+	unsigned on = 1;
+	struct array a;
+
+	app_start();
+	for (unsigned round = 0; round < ROUNDS; round++) {
+		make(&a);
+		APP_MUST(cuPointerGetAttribute(&before, CU_POINTER_ATTRIBUTE_BUFFER_ID, a.ptr));
+		app_say("id of the memory before", "%d", before == none);
+		app_result("set", cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, a.ptr) != 0);
+		APP_MUST(cuPointerGetAttribute(&after, CU_POINTER_ATTRIBUTE_BUFFER_ID, a.ptr + 512));
+		app_say("same id", "%d", before == after);
+		none = after;
+		destroy(&a);
+	}
+}
+
 /* Each function gets an array, makes calls that fail or that are unusual, and destroys it. */
 
 static void twice(struct array *a)
@@ -696,6 +716,7 @@ const struct app_scenario app_scenarios[] = {
 	{"memory-info", memory_info},
 	{"queries", queries, APP_TOGETHER},
 	{"buffer-ids", buffer_ids, APP_TOGETHER},
+	{"buffer-id-of-live-memory", buffer_id_of_live_memory, APP_TOGETHER},
 	{"unusual", unusual, APP_TOGETHER},
 	{"stale-handles", stale_handles},
 	{"after-unmap", after_unmap},
