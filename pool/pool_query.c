@@ -155,8 +155,16 @@ struct gp_stream_usage gp_pool_stream_usage(struct gp_pool *pool)
 	return usage;
 }
 
+/*
+ * A block that a cache hands out does not raise the mark of used bytes. So the caches are empty when it is restarted,
+ * and it has counted whatever they hold later.
+ */
 void gp_pool_restart_highs(struct gp_pool *pool, bool restarts_stream, bool restarts_total)
 {
+	bool is_any_unfenced;
+
+	if (restarts_stream)
+		(void)gp_caches_flush(pool, &is_any_unfenced);
 	gp_mutex_lock(&pool->lock);
 	if (restarts_stream)
 		pool->stream_high_bytes = used_in_order_locked(pool);

@@ -158,6 +158,22 @@ START_TEST(the_mark_of_usage_in_stream_order_is_never_below_the_usage)
 }
 END_TEST
 
+START_TEST(a_restarted_mark_of_usage_in_stream_order_contains_blocks_that_a_cache_hands_out)
+{
+	uint64_t rounded, addr = start_with_cached(&rounded);
+
+	gp_pool_restart_highs(fixture_pool(), true, false);
+	ck_assert_uint_eq(gp_pool_stream_usage(fixture_pool()).used_high_bytes, 0);
+	for (unsigned i = 0; i < 3; i++) {
+		ck_assert_uint_eq(take_on(BYTES, S), addr);
+		put_on(addr, S);
+	}
+	ck_assert_uint_eq(gp_pool_stream_usage(fixture_pool()).used_bytes, 0);
+	ck_assert_uint_eq(gp_pool_stream_usage(fixture_pool()).used_high_bytes, rounded);
+	end();
+}
+END_TEST
+
 /* A block can move from one cache to another while the caches are added up. */
 START_TEST(the_usage_in_stream_order_does_not_wrap_around_if_a_block_is_found_in_two_caches)
 {
@@ -466,6 +482,7 @@ static TCase *case_of(enum gp_kind kind)
 	tcase_add_test(tc, cached_blocks_of_streams_count_as_pending);
 	tcase_add_test(tc, the_usage_in_stream_order_is_exact_and_closes_no_cache);
 	tcase_add_test(tc, the_mark_of_usage_in_stream_order_is_never_below_the_usage);
+	tcase_add_test(tc, a_restarted_mark_of_usage_in_stream_order_contains_blocks_that_a_cache_hands_out);
 	tcase_add_test(tc, the_usage_in_stream_order_does_not_wrap_around_if_a_block_is_found_in_two_caches);
 	tcase_add_test(tc, a_cached_block_counts_for_no_account_and_serves_the_one_for_which_it_counted);
 	tcase_add_test(tc, a_cached_block_counts_for_no_account_when_the_pool_is_dropped);
