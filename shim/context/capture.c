@@ -650,7 +650,7 @@ void gp_capture_note_work(CUstream stream, int flags)
 	errno = saved_errno;
 }
 
-void gp_capture_note_fork(CUstream stream, int flags)
+void gp_capture_note_fork(CUstream stream, int flags, bool shows_graph)
 {
 	int saved_errno = errno;
 	struct entry *entry;
@@ -663,7 +663,7 @@ void gp_capture_note_fork(CUstream stream, int flags)
 	entry = find_by_id_locked(id);
 	if (entry) {
 		entry->is_linear = false;
-		entry->is_open = true;
+		entry->is_open |= shows_graph;
 	}
 	gp_mutex_unlock(&lock);
 	errno = saved_errno;

@@ -80,7 +80,7 @@ bool gp_capture_of_free(struct gp_capture_free *ret_how);
 void gp_capture_free_done(struct gp_capture_free *how);
 
 void gp_capture_note_work(CUstream stream, int flags);
-void gp_capture_note_fork(CUstream stream, int flags);
+void gp_capture_note_fork(CUstream stream, int flags, bool shows_graph);
 
 /*
  * Notes that work is about to be submitted. A stream of NULL is the thread's own default stream if the function's flags
@@ -92,12 +92,16 @@ static inline void gp_capture_see(CUstream stream, int flags)
 		gp_capture_note_work(stream, flags);
 }
 
-/*
- * Notes a call that may let later work of the stream's capture overtake what was captured so far, or that shows the
- * program the graph.
- */
+/* Notes a call that may let later work of the stream's capture overtake what was captured so far. */
 static inline void gp_capture_see_fork(CUstream stream, int flags)
 {
 	if (__builtin_expect(!gp_capture_is_none(), 0))
-		gp_capture_note_fork(stream, flags);
+		gp_capture_note_fork(stream, flags, false);
+}
+
+/* Notes that the program gets to know the graph of the stream's capture. */
+static inline void gp_capture_see_graph(CUstream stream, int flags)
+{
+	if (__builtin_expect(!gp_capture_is_none(), 0))
+		gp_capture_note_fork(stream, flags, true);
 }

@@ -429,12 +429,17 @@ CUresult gp_kept_begin_mapping(struct gp_kept_mapping *mapping, CUmemGenericAllo
 		if (is_noted)
 			break;
 		kept = gp_kept_claim_handle(handle);
-		if (!kept)
-			return CUDA_SUCCESS;
+		if (!kept) {
+			/* Another thread may have ended the triple meanwhile, which leaves a note. */
+			mapping->is_first = gp_kept_note_begin(handle, &note, &is_noted);
+			break;
+		}
 		r = end(kept);
 		if (r)
 			return r;
 	}
+	if (!mapping->is_first)
+		return CUDA_SUCCESS;
 	mapping->bytes = note.bytes;
 	mapping->properties = note.properties;
 	return CUDA_SUCCESS;
@@ -580,6 +585,8 @@ CUresult gp_kept_share_handle(CUmemGenericAllocationHandle handle)
 		if (kept)
 			r = end(kept);
 	} while (kept && !r);
+	/* So does one that another thread has ended meanwhile. */
+	free(gp_kept_note_take(GP_KEPT_HANDLES, handle));
 	return r;
 }
 

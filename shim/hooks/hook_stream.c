@@ -196,9 +196,9 @@ CUresult hook_cuEventRecordWithFlags_ptsz(CUevent event, CUstream stream, unsign
 }
 
 /* A program that knows the graph or the nodes of a running capture can make later nodes depend on any of them. */
-#define INFO(is_per_thread, call)                           \
-	if (graph || nodes)                                 \
-		gp_capture_see_fork(stream, is_per_thread); \
+#define INFO(is_per_thread, call)                            \
+	if (graph || nodes)                                  \
+		gp_capture_see_graph(stream, is_per_thread); \
 	return gp_real.call
 
 CUresult hook_cuStreamGetCaptureInfo_v2(
