@@ -53,10 +53,13 @@ struct import {
 	CUdeviceptr base, ptr; /* of the segment, of the block */
 	uint64_t bytes, serial;
 	CUcontext ctx;
-	unsigned opens;
+	unsigned opens;             /* that were not closed */
+	uint64_t n_opened;          /* of mapped memory: times that it was opened */
 	struct gp_context *context; /* of mapped memory, with a reference; otherwise NULL */
 	struct gp_ipc_mapping mapping;
 };
+
+#define NO_WORK UINT64_MAX
 
 static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF);
 
@@ -408,6 +411,7 @@ static bool open_again_locked(
 	*ret_result = import->context == context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 	if (!*ret_result) {
 		import->opens++;
+		import->n_opened++;
 		*ret_ptr = import->ptr;
 	}
 	return true;
@@ -437,6 +441,7 @@ static struct import *import_of(
 		.ptr = mapping->base + mapping->offset,
 		.bytes = mapping->block_bytes,
 		.opens = 1,
+		.n_opened = 1,
 		.ctx = context->handle,
 		.context = context,
 		.mapping = *mapping,
@@ -474,16 +479,17 @@ static struct import **find_mapped_locked(CUdeviceptr ptr)
 
 /*
  * Another thread may have opened or closed the block meanwhile. Returns false, and closes nothing, if this close would
- * be the last and the caller has not waited for the work that uses the block.
+ * be the last and the block has work that the caller has not waited for. waited: n_opened before the wait, 0 if there
+ * was none, or NO_WORK.
  */
-static bool close_one(CUdeviceptr ptr, bool has_waited, CUresult *ret_result)
+static bool close_one(CUdeviceptr ptr, uint64_t waited, CUresult *ret_result)
 {
 	struct import **at, *removed = NULL;
 	bool must_wait;
 
 	gp_mutex_lock(&lock);
 	at = find_mapped_locked(ptr);
-	must_wait = at && (*at)->opens == 1 && !has_waited;
+	must_wait = at && (*at)->opens == 1 && waited != NO_WORK && waited != (*at)->n_opened;
 	if (at && !must_wait && --(*at)->opens == 0)
 		removed = drop_locked(at);
 	gp_mutex_unlock(&lock);
@@ -502,7 +508,7 @@ static CUresult check_context(struct gp_context *context, CUdeviceptr ptr)
 		gp_context_leave(context);
 		return CUDA_SUCCESS;
 	}
-	(void)close_one(ptr, true, &r);
+	(void)close_one(ptr, NO_WORK, &r);
 	return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
@@ -582,8 +588,11 @@ CUresult gp_ipc_open(CUdeviceptr *ret_ptr, const CUipcMemHandle *handle, unsigne
 	return error ? refuse(&own_handle, error) : open_segment(ret_ptr, &own_handle, &reply, flags, driver);
 }
 
-/* Returns the context to wait for, with a reference, if a close of the mapped import would be the last; or NULL. */
-static struct gp_context *context_of_last(CUdeviceptr ptr, bool *ret_is_mapped)
+/*
+ * Returns the context to wait for, with a reference, if a close of the mapped import would be the last; or NULL.
+ * *ret_n_opened: as in the import, or 0 with NULL.
+ */
+static struct gp_context *context_of_last(CUdeviceptr ptr, bool *ret_is_mapped, uint64_t *ret_n_opened)
 {
 	struct gp_context *context = NULL;
 	struct import **at;
@@ -591,7 +600,9 @@ static struct gp_context *context_of_last(CUdeviceptr ptr, bool *ret_is_mapped)
 	gp_mutex_lock(&lock);
 	at = find_mapped_locked(ptr);
 	*ret_is_mapped = at != NULL;
+	*ret_n_opened = 0;
 	if (at && (*at)->opens == 1) {
+		*ret_n_opened = (*at)->n_opened;
 		context = (*at)->context;
 		gp_context_ref(context);
 	}
@@ -604,10 +615,11 @@ bool gp_ipc_close_mapped(CUdeviceptr ptr, CUresult *ret_result)
 	CUcontext current = NULL;
 	struct gp_context *context;
 	bool is_mapped, is_over;
+	uint64_t n_opened;
 
 	if (gp_likely(!atomic_load_explicit(&n_imports, memory_order_relaxed)))
 		return false;
-	context = context_of_last(ptr, &is_mapped);
+	context = context_of_last(ptr, &is_mapped, &n_opened);
 	if (!is_mapped)
 		return false;
 	*ret_result = gp_real.cuCtxGetCurrent(&current);
@@ -616,12 +628,12 @@ bool gp_ipc_close_mapped(CUdeviceptr ptr, CUresult *ret_result)
 	do {
 		if (!*ret_result && context)
 			*ret_result = gp_ipc_wait_for(context);
-		is_over = *ret_result || close_one(ptr, context, ret_result);
+		is_over = *ret_result || close_one(ptr, n_opened, ret_result);
 		if (context)
 			gp_context_unref(context);
-		/* Another thread has closed the block meanwhile, and has left the last close to this one. */
+		/* Another thread has opened or closed the block meanwhile, and has left the last close to this one. */
 		if (!is_over)
-			context = context_of_last(ptr, &is_mapped);
+			context = context_of_last(ptr, &is_mapped, &n_opened);
 	} while (!is_over);
 	return true;
 }

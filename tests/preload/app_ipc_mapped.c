@@ -864,6 +864,29 @@ static void closes_importer(void)
 	app_go();
 }
 
+/*
+ * The block is opened, used and closed again while its last close has waited for earlier work. That wait ends with a
+ * free of the driver.
+ */
+static void reopened_importer(void)
+{
+	CUipcMemHandle handle = app_take_handle();
+	CUstream stream = app_stream();
+	pthread_t thread;
+
+	opened_twice = app_open(handle);
+	app_stop_calls("cuMemFree_v2", true);
+	pthread_create(&thread, NULL, close_it, NULL);
+	app_await_stopped_call();
+	app_result("same address", app_open(handle) == opened_twice);
+	app_spin_fill(stream, opened_twice, 64 * KIB, 5, 50 * MS);
+	app_result("close", cuIpcCloseMemHandle(opened_twice));
+	app_release_calls();
+	pthread_join(thread, NULL);
+	app_result("synchronise", cuCtxSynchronize());
+	app_go();
+}
+
 /* A process alone: its exports, where importers could not ask it, or where the driver cannot export. */
 static void alone(void)
 {
@@ -899,6 +922,7 @@ APP_PAIR(killed_later, killed_later_exporter, ended_importer)
 APP_PAIR(exits, exits_exporter, ended_importer)
 APP_PAIR(devices, devices_exporter, devices_importer)
 APP_PAIR(closes, closes_exporter, closes_importer)
+APP_PAIR(reopened, closes_exporter, reopened_importer)
 
 const struct app_scenario app_scenarios[] = {
 	{"interior", interior},
@@ -919,6 +943,7 @@ const struct app_scenario app_scenarios[] = {
 	{"exits", exits},
 	{"devices", devices},
 	{"closes", closes},
+	{"reopened", reopened},
 	{"alone", alone},
 	{0},
 };

@@ -188,6 +188,13 @@ START_TEST(the_last_of_two_closes_at_the_same_time_waits_for_the_work)
 }
 END_TEST
 
+START_TEST(the_last_close_waits_for_work_that_came_during_its_wait)
+{
+	play_vmm("reopened");
+	ck_assert_ptr_nonnull(strstr(play_out, "same address: 1\nclose: 0\nclose: 0\nsynchronise: 0\n"));
+}
+END_TEST
+
 START_TEST(another_device_reaches_an_opened_block_by_peer_access)
 {
 	snprintf(pool_variable, sizeof(pool_variable), "GPUPOOL_POOL=%s", pools[_i]);
@@ -435,6 +442,7 @@ static void add(TCase *tc)
 	tcase_add_test(tc, two_processes_with_the_library_share_memory_of_vmm_without_a_warning);
 	tcase_add_test(tc, a_block_of_vmm_that_lies_in_several_chunks_is_opened_chunk_by_chunk);
 	tcase_add_test(tc, the_last_of_two_closes_at_the_same_time_waits_for_the_work);
+	tcase_add_test(tc, the_last_close_waits_for_work_that_came_during_its_wait);
 	tcase_add_loop_test(
 		tc, freed_blocks_of_vmm_keep_their_contents_while_another_process_has_them_open, 0, (int)LENGTH(debug));
 	tcase_add_test(tc, a_block_of_vmm_opens_while_a_thread_of_the_exporter_waits_in_a_free);
