@@ -420,20 +420,10 @@ CUresult gp_kept_begin_mapping(struct gp_kept_mapping *mapping, CUmemGenericAllo
 {
 	struct gp_kept_note note;
 	struct gp_kept *kept;
-	bool is_noted;
 	CUresult r;
 
 	*mapping = (struct gp_kept_mapping){.handle = handle};
-	for (;;) {
-		mapping->is_first = gp_kept_note_begin(handle, &note, &is_noted);
-		if (is_noted)
-			break;
-		kept = gp_kept_claim_handle(handle);
-		if (!kept) {
-			/* Another thread may have ended the triple meanwhile, which leaves a note. */
-			mapping->is_first = gp_kept_note_begin(handle, &note, &is_noted);
-			break;
-		}
+	while ((kept = gp_kept_claim_or_begin(handle, &note, &mapping->is_first))) {
 		r = end(kept);
 		if (r)
 			return r;
@@ -448,7 +438,7 @@ CUresult gp_kept_begin_mapping(struct gp_kept_mapping *mapping, CUmemGenericAllo
 void gp_kept_cancel_mapping(const struct gp_kept_mapping *mapping)
 {
 	if (mapping->is_first)
-		gp_kept_note_cancel(mapping->handle);
+		gp_kept_cancel_begun(mapping->handle);
 }
 
 static struct gp_kept *new_mapped(const struct gp_kept_mapping *mapping, CUdeviceptr ptr)
@@ -578,15 +568,8 @@ CUresult gp_kept_share_handle(CUmemGenericAllocationHandle handle)
 	struct gp_kept *kept;
 	CUresult r = CUDA_SUCCESS;
 
-	/* A triple whose memory is not mapped leaves a note. */
-	do {
-		free(gp_kept_note_take(GP_KEPT_HANDLES, handle));
-		kept = gp_kept_claim_handle(handle);
-		if (kept)
-			r = end(kept);
-	} while (kept && !r);
-	/* So does one that another thread has ended meanwhile. */
-	free(gp_kept_note_take(GP_KEPT_HANDLES, handle));
+	while (!r && (kept = gp_kept_claim_or_forget(handle)))
+		r = end(kept);
 	return r;
 }
 

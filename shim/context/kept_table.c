@@ -96,37 +96,6 @@ static struct gp_kept_note *note_find_locked(enum gp_kept_notes which, uint64_t 
 	return note;
 }
 
-bool gp_kept_note_begin(uint64_t handle, struct gp_kept_note *ret_note, bool *ret_is_noted)
-{
-	struct gp_kept_note *note, *taken = NULL;
-	bool is_first;
-
-	gp_mutex_lock(&lock);
-	note = note_find_locked(GP_KEPT_HANDLES, handle);
-	is_first = note && !note->is_mapping;
-	if (is_first) {
-		*ret_note = *note;
-		note->is_mapping = true;
-	} else if (note) {
-		taken = note_take_locked(GP_KEPT_HANDLES, handle);
-	}
-	gp_mutex_unlock(&lock);
-	free(taken);
-	*ret_is_noted = note;
-	return is_first;
-}
-
-void gp_kept_note_cancel(uint64_t handle)
-{
-	struct gp_kept_note *note;
-
-	gp_mutex_lock(&lock);
-	note = note_find_locked(GP_KEPT_HANDLES, handle);
-	if (note)
-		note->is_mapping = false;
-	gp_mutex_unlock(&lock);
-}
-
 /* Returns the position of the first triple that ends behind the address. */
 static size_t position_locked(CUdeviceptr addr)
 {
@@ -263,6 +232,51 @@ struct gp_kept *gp_kept_claim_handle(CUmemGenericAllocationHandle handle)
 	gp_mutex_lock(&lock);
 	kept = claim_locked(find_of, handle, 0);
 	gp_mutex_unlock(&lock);
+	return kept;
+}
+
+struct gp_kept *gp_kept_claim_or_begin(
+	CUmemGenericAllocationHandle handle, struct gp_kept_note *ret_note, bool *ret_is_first)
+{
+	struct gp_kept_note *note, *taken = NULL;
+	struct gp_kept *kept;
+
+	gp_mutex_lock(&lock);
+	kept = claim_locked(find_of, handle, 0);
+	note = kept ? NULL : note_find_locked(GP_KEPT_HANDLES, handle);
+	*ret_is_first = note && !note->is_mapping;
+	if (*ret_is_first) {
+		*ret_note = *note;
+		note->is_mapping = true;
+	} else if (note) {
+		taken = note_take_locked(GP_KEPT_HANDLES, handle);
+	}
+	gp_mutex_unlock(&lock);
+	free(taken);
+	return kept;
+}
+
+void gp_kept_cancel_begun(CUmemGenericAllocationHandle handle)
+{
+	struct gp_kept_note *note;
+
+	gp_mutex_lock(&lock);
+	note = note_find_locked(GP_KEPT_HANDLES, handle);
+	if (note)
+		note->is_mapping = false;
+	gp_mutex_unlock(&lock);
+}
+
+struct gp_kept *gp_kept_claim_or_forget(CUmemGenericAllocationHandle handle)
+{
+	struct gp_kept_note *taken;
+	struct gp_kept *kept;
+
+	gp_mutex_lock(&lock);
+	kept = claim_locked(find_of, handle, 0);
+	taken = kept ? NULL : note_take_locked(GP_KEPT_HANDLES, handle);
+	gp_mutex_unlock(&lock);
+	free(taken);
 	return kept;
 }
 

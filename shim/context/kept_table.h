@@ -89,14 +89,6 @@ enum gp_kept_notes { GP_KEPT_ADDRESSES, GP_KEPT_HANDLES, GP_KEPT_N_NOTES };
 void gp_kept_note_add(enum gp_kept_notes which, uint64_t key, size_t bytes, const CUmemAllocationProp *properties);
 struct gp_kept_note *gp_kept_note_take(enum gp_kept_notes which, uint64_t key);
 
-/*
- * For a thread that is about to map a handle: true, and a copy of its note, if no other thread does so. The note stays:
- * a thread that takes it tells this one that the memory has another user. If another thread maps the handle already,
- * the note is taken and freed. *ret_is_noted: there was a note.
- */
-bool gp_kept_note_begin(uint64_t handle, struct gp_kept_note *ret_note, bool *ret_is_noted);
-void gp_kept_note_cancel(uint64_t handle);
-
 /* Enter a new triple, and remove a busy one. gp_kept_insert returns false without host memory. */
 bool gp_kept_insert(struct gp_kept *kept);
 void gp_kept_remove(struct gp_kept *kept);
@@ -107,6 +99,20 @@ void gp_kept_remove(struct gp_kept *kept);
  */
 struct gp_kept *gp_kept_claim_at(CUdeviceptr ptr, size_t bytes);
 struct gp_kept *gp_kept_claim_handle(CUmemGenericAllocationHandle handle);
+
+/*
+ * Claim the triple of a handle or, if there is none, look at its note, in one step: a triple that ends may leave a note.
+ *
+ * For a thread that is about to map the memory: *ret_is_first is true, and *ret_note a copy, if no other thread maps it.
+ * The note stays: a thread that takes it tells this one that the memory has another user. If another thread maps the
+ * memory already, the note is taken and freed.
+ */
+struct gp_kept *gp_kept_claim_or_begin(
+	CUmemGenericAllocationHandle handle, struct gp_kept_note *ret_note, bool *ret_is_first);
+void gp_kept_cancel_begun(CUmemGenericAllocationHandle handle);
+
+/* For a thread after which the memory has other users: the note is taken and freed. */
+struct gp_kept *gp_kept_claim_or_forget(CUmemGenericAllocationHandle handle);
 
 /*
  * These do not wait, and pass busy triples by: the best one for a call; unused memory of this thread whose addresses
