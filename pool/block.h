@@ -76,8 +76,8 @@ struct gp_block {
 			struct gp_retainer *retainer;
 			union {
 				struct {
-					uint32_t n_elsewhere,
-						n_captured; /* as of the hand-out: struct gp_capture_alloc */
+					/* as of the hand-out: struct gp_capture_alloc */
+					uint32_t n_elsewhere, n_captured;
 				};
 				struct gp_retainer *second; /* RETAINED: another one that retains the block; or NULL */
 			};
