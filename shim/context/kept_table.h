@@ -101,11 +101,11 @@ struct gp_kept *gp_kept_claim_at(CUdeviceptr ptr, size_t bytes);
 struct gp_kept *gp_kept_claim_handle(CUmemGenericAllocationHandle handle);
 
 /*
- * Claim the triple of a handle or, if there is none, look at its note, in one step: a triple that ends may leave a note.
+ * Claim the triple of a handle or, if there is none, look at its note, in one step: a triple that ends may leave one.
  *
- * For a thread that is about to map the memory: *ret_is_first is true, and *ret_note a copy, if no other thread maps it.
- * The note stays: a thread that takes it tells this one that the memory has another user. If another thread maps the
- * memory already, the note is taken and freed.
+ * For a thread that is about to map the memory: *ret_is_first is true, and *ret_note a copy, if no other thread maps
+ * it. The note stays: a thread that takes it tells this one that the memory has another user. If another thread maps
+ * the memory already, the note is taken and freed.
  */
 struct gp_kept *gp_kept_claim_or_begin(
 	CUmemGenericAllocationHandle handle, struct gp_kept_note *ret_note, bool *ret_is_first);
