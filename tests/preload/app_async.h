@@ -23,6 +23,14 @@ CUmemoryPool default_pool(int device);
  */
 uint64_t make_pairs(CUstream stream, unsigned n);
 
+/* Scenarios of app_async_elsewhere.c. */
+void elsewhere(void);
+void elsewhere_legacy(void);
+void elsewhere_blocking(void);
+void elsewhere_ended(void);
+void elsewhere_full(void);
+void created_later(void);
+
 /* Scenarios of app_async_left.c. */
 void usual(void);
 void usual_legacy(void);
