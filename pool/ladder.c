@@ -153,7 +153,8 @@ static int refuse(struct gp_pool *pool, const struct gp_request *request)
 	pool->stats.ooms++;
 	gp_mutex_unlock(&pool->lock);
 	if (request->ret_failure)
-		*request->ret_failure = (struct gp_failure){.bytes = request->size, .is_hopeless = true};
+		*request->ret_failure = (struct gp_failure){
+			.bytes = request->size, .is_mapped = pool->options.kind == GP_KIND_VMM, .is_hopeless = true};
 	return -ENOMEM;
 }
 

@@ -25,6 +25,7 @@ enum gp_lock_rank {
 	GP_RANK_QUIET = 1,    /* quiet.c: one thread at a time moves the memory of the process; DRIVER */
 	GP_RANK_SET_UP,       /* process.c: sets up the modules of the library */
 	GP_RANK_PEERS,        /* hook_peer.c: one change of the access of devices at a time; DRIVER */
+	GP_RANK_STREAMED,     /* region_pool.c: one thread at a time makes a pool of mapped memory; DRIVER */
 	GP_RANK_REPORT,       /* oom.c: one report of an out-of-memory error at a time; DRIVER */
 	GP_RANK_FENCE_WAIT,   /* fence.c: serialises records that make the host wait; DRIVER */
 	GP_RANK_FENCE,        /* fence.c: the fences of a context; DRIVER: record, query and GPU wait */

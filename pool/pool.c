@@ -114,6 +114,11 @@ void gp_pool_put(struct gp_pool *pool)
 		be.ops->detach(be.arg);
 }
 
+enum gp_kind gp_pool_type(const struct gp_pool *pool)
+{
+	return pool->options.kind;
+}
+
 void *gp_pool_owner(const struct gp_pool *pool)
 {
 	return pool->options.owner;

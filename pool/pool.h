@@ -61,6 +61,7 @@ void gp_pool_put(struct gp_pool *pool);
 void gp_pool_quiesce(struct gp_pool *pool);
 
 /* Return the values from the options. */
+enum gp_kind gp_pool_type(const struct gp_pool *pool);
 void *gp_pool_owner(const struct gp_pool *pool);
 uint32_t gp_pool_number(const struct gp_pool *pool);
 

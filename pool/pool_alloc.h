@@ -11,6 +11,7 @@
 /* The explanation of a failed request: its size, and what the pool tried for it. */
 struct gp_failure {
 	uint64_t bytes;   /* the requested size, rounded by the pool */
+	bool is_mapped;   /* the pool is of the kind vmm */
 	bool is_hopeless; /* more than the device or the limit could ever give: nothing was tried */
 	struct gp_round_stats rounds[GP_N_ROUNDS];
 };

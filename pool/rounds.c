@@ -521,7 +521,8 @@ int gp_rounds_run(struct gp_rounds *rounds)
 	}
 	give_up_turn(rounds);
 	if (!rounds->token.block && rounds->result == -ENOMEM && rounds->ret_failure) {
-		*rounds->ret_failure = (struct gp_failure){.bytes = rounds->bytes};
+		*rounds->ret_failure = (struct gp_failure){
+			.bytes = rounds->bytes, .is_mapped = rounds->pool->options.kind == GP_KIND_VMM};
 		memcpy(rounds->ret_failure->rounds, rounds->spent, sizeof(rounds->spent));
 	}
 	return rounds->token.block ? 0 : rounds->result;

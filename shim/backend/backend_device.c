@@ -463,6 +463,7 @@ static int pool_new(struct gp_context *context, enum gp_kind kind, uint64_t gran
 
 	options.completion_only = atomic_load(&gp_state.needs_completion);
 	gp_backend_pool_options(&options, device->total_bytes, &device->budget);
+	options.spills &= !gp_spill_why_not(context->regions.kind);
 	if (gp_context_backend_is(context, GP_CONFIG_BACKEND_MANAGED))
 		set_for_managed(&options);
 	gp_record_pool(&options, device->index, 0);
@@ -473,11 +474,6 @@ static int pool_new(struct gp_context *context, enum gp_kind kind, uint64_t gran
 	}
 	gp_context_ref(context);
 	return 0;
-}
-
-static int sibling_new(struct gp_context *context, struct gp_pool **ret_pool)
-{
-	return pool_new(context, context->regions.kind, context->regions.granule, ret_pool);
 }
 
 /* Creates the first pool of a context. Its siblings will have the same kind and granule. */
@@ -573,6 +569,32 @@ static const char *mapped_pool_new(struct gp_context *context, struct gp_pool **
 	return NULL;
 }
 
+/* The program cannot share this memory with other processes, so nor does it have to be exportable. */
+static int streamed_new(struct gp_context *context, struct gp_pool **ret_pool)
+{
+	struct gp_pool *pool;
+	uint64_t granule;
+	int r = gp_mapping_granule(context, &granule);
+
+	if (!r)
+		r = pool_new(context, GP_KIND_VMM, granule, &pool);
+	if (r)
+		return r == -ENOMEM ? r : -ENOTSUP;
+	if (gp_mapping_try(context, pool)) {
+		pool_undo(pool);
+		return -ENOTSUP;
+	}
+	*ret_pool = pool;
+	return 0;
+}
+
+static int sibling_new(struct gp_context *context, bool is_streamed, struct gp_pool **ret_pool)
+{
+	if (is_streamed)
+		return streamed_new(context, ret_pool);
+	return pool_new(context, context->regions.kind, context->regions.granule, ret_pool);
+}
+
 static int device_pool_new(struct gp_context *context, struct gp_pool **ret_pool)
 {
 	enum gp_kind kind = gp_state_kind();
@@ -594,6 +616,8 @@ static int device_pool_new(struct gp_context *context, struct gp_pool **ret_pool
 	atomic_store(&context->device->kind, kind);
 	if (gp_spill_why_not(kind))
 		atomic_fetch_or(&context->downgraded, GP_DOWNGRADED_SPILL);
+	atomic_store(&context->regions.are_streams_apart,
+		kind == GP_KIND_SPLIT && gp_context_backend_is(context, GP_CONFIG_BACKEND_DEVICE));
 	return kind == GP_KIND_VMM ? 0 : first_new(context, kind, 2 * GP_MIB, ret_pool);
 }
 

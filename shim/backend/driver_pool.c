@@ -20,7 +20,7 @@ static void walk_context(void *arg, struct gp_context *context)
 	const struct walk *walk = arg;
 
 	if (context->device == walk->device)
-		gp_context_each_pool(context, walk->fn, arg);
+		gp_context_each_streamed(context, walk->fn, arg);
 }
 
 static void add_usage(void *arg, struct gp_pool *pool)

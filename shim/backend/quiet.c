@@ -152,7 +152,7 @@ static const struct gp_sleeper *other_kind(void)
 	for (unsigned i = 0; i < sleepers.n_pools; i++) {
 		struct gp_stats stats;
 
-		if (sleepers.pools[i].context->regions.kind == GP_KIND_VMM)
+		if (gp_pool_type(sleepers.pools[i].pool) == GP_KIND_VMM)
 			continue;
 		gp_pool_stats(sleepers.pools[i].pool, &stats);
 		if (stats.total_bytes)
@@ -175,7 +175,7 @@ static bool is_able(struct gp_quiet_refusal *refusal)
 		return gp_quiet_refuse(refusal, -ENOTSUP,
 			"only memory of the pool type vmm can sleep, and this is %s; start the program with "
 			"GPUPOOL_POOL=vmm",
-			gp_kind_name(other->context->regions.kind));
+			gp_kind_name(gp_pool_type(other->pool)));
 	if (gp_debug_is_on())
 		return gp_quiet_refuse(
 			refusal, -ENOTSUP, "GPUPOOL_DEBUG watches the memory; start the program without it");

@@ -66,7 +66,7 @@ int gp_sleepers_enter(struct gp_sleepers *sleepers, uint64_t end_ns)
 		uint64_t now_ns = gp_clock_now_ns(NULL);
 		int r;
 
-		if (sleeper->context->regions.kind != GP_KIND_VMM || gp_sleepers_is_lost(sleeper->context))
+		if (gp_pool_type(sleeper->pool) != GP_KIND_VMM || gp_sleepers_is_lost(sleeper->context))
 			continue;
 		r = gp_pool_sleep_enter(sleeper->pool, now_ns < end_ns ? end_ns - now_ns : 0);
 		if (r)

@@ -76,9 +76,9 @@ void gp_context_tell_after_end(struct gp_context *context)
 			watcher->after_end(context);
 }
 
-int gp_context_sibling_new(struct gp_context *context, struct gp_pool **ret_pool)
+int gp_context_sibling_new(struct gp_context *context, bool is_streamed, struct gp_pool **ret_pool)
 {
-	return backend->sibling_new(context, ret_pool);
+	return backend->sibling_new(context, is_streamed, ret_pool);
 }
 
 bool gp_context_free_before_end(struct gp_context *context)
@@ -96,6 +96,7 @@ __attribute__((cold)) static void destroy(struct gp_context *context)
 	gp_mutex_deinit(&context->pinned_lock);
 	gp_mutex_deinit(&context->undue_lock);
 	gp_mutex_deinit(&context->regions.lock);
+	gp_mutex_deinit(&context->regions.streamed_lock);
 	for (const struct gp_context_watcher *watcher = watchers; watcher; watcher = watcher->next)
 		if (watcher->freed)
 			watcher->freed(context);
@@ -200,6 +201,7 @@ static struct gp_context *make(CUcontext handle)
 	gp_mutex_init(&context->pinned_lock, GP_RANK_LEAF);
 	gp_mutex_init(&context->undue_lock, GP_RANK_LEAF);
 	gp_mutex_init(&context->regions.lock, GP_RANK_LEAF);
+	gp_mutex_init(&context->regions.streamed_lock, GP_RANK_STREAMED);
 	if (context->device && backend->pool_new(context, &context->pool) == 0) {
 		bool is_serial;
 
@@ -350,6 +352,12 @@ static bool try_pools_of(struct gp_context *context, bool (*fn)(void *arg, struc
 			return false;
 	for (int i = 0; i < GP_REGIONS_MAX; i++) {
 		struct gp_pool *pool = atomic_load(&context->regions.pools[i]);
+
+		if (pool && !fn(arg, pool, context->device->index))
+			return false;
+	}
+	for (int i = 0; i <= GP_REGIONS_MAX; i++) {
+		struct gp_pool *pool = atomic_load(&context->regions.streamed[i]);
 
 		if (pool && !fn(arg, pool, context->device->index))
 			return false;

@@ -49,7 +49,7 @@ struct gp_context {
 	_Atomic unsigned users;  /* uses, which keep the pools: one of the table, and those of calls under way */
 	_Atomic unsigned refs; /* references that keep this structure: one of all users, one of each pool, and others */
 	struct gp_rwlock life; /* held shared between gp_context_enter and gp_context_leave */
-	struct gp_pool *pool;  /* for allocations outside of regions */
+	struct gp_pool *pool;  /* the main pool: for allocations outside of regions */
 	struct gp_region_pools regions;
 	struct gp_mutex pinned_lock;
 	struct gp_pool *pinned[GP_PINNED_KINDS]; /* created at first use */
@@ -91,13 +91,15 @@ static inline bool gp_context_backend_is(const struct gp_context *context, enum 
  *
  *   pool_new         creates the context's first pool. Returns 0 or -ENOMEM. The pool holds a reference to the context
  *                    until the pool ends
- *   sibling_new      creates a further pool, which shares the fences of the first
+ *   sibling_new      creates a further pool, which shares the fences of the first. is_streamed: for allocations in
+ *                    stream order, of the kind vmm. Then only one thread may call it at a time, and -ENOTSUP means that
+ *                    the driver cannot map memory
  *   free_before_end  frees memory that would outlive the context. To be called when the context is about to end, with
  *                    its lock held exclusively. Returns false if there is no such memory
  */
 struct gp_context_backend {
 	int (*pool_new)(struct gp_context *context, struct gp_pool **ret_pool);
-	int (*sibling_new)(struct gp_context *context, struct gp_pool **ret_pool);
+	int (*sibling_new)(struct gp_context *context, bool is_streamed, struct gp_pool **ret_pool);
 	bool (*free_before_end)(struct gp_context *context);
 };
 
@@ -126,8 +128,8 @@ void gp_context_watch(struct gp_context_watcher *watcher);
 void gp_context_tell_end(CUcontext handle, struct gp_context *context);
 void gp_context_tell_after_end(struct gp_context *context);
 
-/* Creates a further pool for a context that has one. Returns 0 or -ENOMEM. */
-int gp_context_sibling_new(struct gp_context *context, struct gp_pool **ret_pool);
+/* Creates a further pool for a context that has one: gp_context_backend.sibling_new. Returns 0, -ENOMEM or -ENOTSUP. */
+int gp_context_sibling_new(struct gp_context *context, bool is_streamed, struct gp_pool **ret_pool);
 
 /* Frees the memory that would outlive the context: gp_context_backend.free_before_end. */
 bool gp_context_free_before_end(struct gp_context *context);

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* The pools of a context: the main pool, and one for each region in which a thread has allocated. */
+/* The pools of a context: the main pool, one for each region in which a thread has allocated, and those of streams. */
 
 #include "region_pool.h"
+
+#include <errno.h>
+#include <pthread.h>
 
 #include "pool/pool.h"
 #include "pool/vmm/cold.h"
@@ -11,24 +14,37 @@
 #include "shim/base/log.h"
 #include "shim/record/record.h"
 
-static struct gp_pool *region_pool(struct gp_context *context, int id)
+typedef _Atomic(struct gp_pool *) place;
+
+static struct gp_pool *pool_at(const place *at)
 {
-	return atomic_load_explicit(&context->regions.pools[id - 1], memory_order_acquire);
+	return atomic_load_explicit(at, memory_order_acquire);
+}
+
+/* Return the place of a region's pool, and of the one for allocations in stream order. */
+static place *place_of(struct gp_context *context, int id)
+{
+	return &context->regions.pools[id - 1];
+}
+
+static place *streamed_place_of(struct gp_context *context, int id)
+{
+	return &context->regions.streamed[id];
 }
 
 /*
  * Publishes a new pool, unless another thread has published one or the context is dead. Returns the published pool, or
  * NULL. A thread that ends a context marks it dead before it visits the pools, so it finds every published pool.
  */
-static struct gp_pool *publish(struct gp_context *context, int id, struct gp_pool *pool)
+static struct gp_pool *publish(struct gp_context *context, place *at, struct gp_pool *pool)
 {
 	struct gp_pool *published;
 
 	gp_mutex_lock(&context->regions.lock);
-	published = region_pool(context, id);
+	published = pool_at(at);
 	if (!published && !gp_context_is(context, GP_CONTEXT_DEAD)) {
 		published = pool;
-		atomic_store_explicit(&context->regions.pools[id - 1], pool, memory_order_release);
+		atomic_store_explicit(at, pool, memory_order_release);
 	}
 	gp_mutex_unlock(&context->regions.lock);
 	return published;
@@ -48,23 +64,13 @@ static void set_overlap(void *unused, struct gp_pool *pool)
 	gp_pool_set_overlap(pool, true);
 }
 
-/* Creates the region's pool. Returns the main pool if the context has ended or no pool can be created. */
-static struct gp_pool *create_pool(struct gp_context *context, int id)
+/* Publishes a new pool, or discards it. Returns the published pool, or NULL. */
+static struct gp_pool *settle(struct gp_context *context, int id, place *at, struct gp_pool *pool)
 {
-	struct gp_pool *pool, *published;
+	struct gp_pool *published;
 
-	if (atomic_load(&context->regions.is_full))
-		return context->pool;
-	if (gp_context_sibling_new(context, &pool)) {
-		if (!atomic_exchange(&context->regions.is_full, true))
-			gp_log(GP_LOG_WARN,
-				"cannot create a cache for region '%s' on device %d: it shares the cache for code "
-				"outside regions",
-				gp_region_name(id), context->device->index);
-		return context->pool;
-	}
-	gp_cold_set_all(pool, gp_config_regions_is_cold(&gp_state.config.regions, gp_region_name(id)));
-	published = publish(context, id, pool);
+	gp_cold_set_all(pool, id && gp_config_regions_is_cold(&gp_state.config.regions, gp_region_name(id)));
+	published = publish(context, at, pool);
 	if (published != pool) {
 		discard(pool);
 	} else {
@@ -72,23 +78,90 @@ static struct gp_pool *create_pool(struct gp_context *context, int id)
 		if (atomic_load(&context->regions.overlap))
 			set_overlap(NULL, pool);
 	}
+	return published;
+}
+
+/* Creates the region's pool. Returns the main pool if the context has ended or no pool can be created. */
+static struct gp_pool *create_pool(struct gp_context *context, int id)
+{
+	struct gp_pool *pool, *published;
+
+	if (atomic_load(&context->regions.is_full))
+		return context->pool;
+	if (gp_context_sibling_new(context, false, &pool)) {
+		if (!atomic_exchange(&context->regions.is_full, true))
+			gp_log(GP_LOG_WARN,
+				"cannot create a cache for region '%s' on device %d: it shares the cache for code "
+				"outside regions",
+				gp_region_name(id), context->device->index);
+		return context->pool;
+	}
+	published = settle(context, id, place_of(context, id), pool);
 	return published ? published : context->pool;
 }
 
 struct gp_pool *gp_region_pool_slow(struct gp_context *context, int id)
 {
-	struct gp_pool *pool = region_pool(context, id);
+	struct gp_pool *pool = pool_at(place_of(context, id));
 
 	return gp_likely(pool != NULL) ? pool : create_pool(context, id);
+}
+
+/* If the driver cannot map memory, all allocations in stream order are served from the other pools from now on. */
+static struct gp_pool *create_streamed_locked(struct gp_context *context, int id)
+{
+	place *at = streamed_place_of(context, id);
+	struct gp_pool *pool = pool_at(at);
+	int r;
+
+	if (pool || !atomic_load(&context->regions.are_streams_apart))
+		return pool;
+	r = gp_context_sibling_new(context, true, &pool);
+	if (!r)
+		return settle(context, id, at, pool);
+	if (r == -ENOTSUP)
+		atomic_store(&context->regions.are_streams_apart, false);
+	return NULL;
+}
+
+/* The thread would keep the lock if it were cancelled in the driver. */
+static struct gp_pool *create_streamed(struct gp_context *context, int id)
+{
+	struct gp_pool *pool;
+	int cancel_state;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+	gp_mutex_lock(&context->regions.streamed_lock);
+	pool = create_streamed_locked(context, id);
+	gp_mutex_unlock(&context->regions.streamed_lock);
+	pthread_setcancelstate(cancel_state, NULL);
+	return pool;
+}
+
+struct gp_pool *gp_region_streamed_slow(struct gp_context *context, int id)
+{
+	struct gp_pool *pool = pool_at(streamed_place_of(context, id));
+
+	if (gp_unlikely(!pool))
+		pool = create_streamed(context, id);
+	return gp_likely(pool != NULL) ? pool : gp_region_pool(context);
 }
 
 int gp_region_of(struct gp_context *context, const struct gp_pool *pool)
 {
 	int id = gp_region_count();
 
-	while (id && region_pool(context, id) != pool)
+	while (id && pool_at(place_of(context, id)) != pool && pool_at(streamed_place_of(context, id)) != pool)
 		id--;
 	return id;
+}
+
+static void visit(place *at, void (*fn)(void *arg, struct gp_pool *pool), void *arg)
+{
+	struct gp_pool *pool = pool_at(at);
+
+	if (pool)
+		fn(arg, pool);
 }
 
 void gp_context_each_pool(struct gp_context *context, void (*fn)(void *arg, struct gp_pool *pool), void *arg)
@@ -100,9 +173,28 @@ void gp_context_each_pool(struct gp_context *context, void (*fn)(void *arg, stru
 	 */
 	gp_mutex_lock(&context->regions.lock);
 	gp_mutex_unlock(&context->regions.lock);
-	for (int id = gp_region_count(); id; id--)
-		if (region_pool(context, id))
-			fn(arg, region_pool(context, id));
+	for (int id = gp_region_count(); id; id--) {
+		visit(place_of(context, id), fn, arg);
+		visit(streamed_place_of(context, id), fn, arg);
+	}
+	visit(streamed_place_of(context, GP_REGION_NONE), fn, arg);
+}
+
+void gp_context_each_streamed(struct gp_context *context, void (*fn)(void *arg, struct gp_pool *pool), void *arg)
+{
+	if (!atomic_load(&context->regions.are_streams_apart)) {
+		gp_context_each_pool(context, fn, arg);
+		return;
+	}
+	gp_mutex_lock(&context->regions.lock); /* as above */
+	gp_mutex_unlock(&context->regions.lock);
+	for (int id = gp_region_count(); id >= GP_REGION_NONE; id--)
+		visit(streamed_place_of(context, id), fn, arg);
+}
+
+bool gp_context_maps_streams(const struct gp_context *context)
+{
+	return context->regions.kind == GP_KIND_VMM || atomic_load(&context->regions.are_streams_apart);
 }
 
 void gp_context_set_overlap(struct gp_context *context)
@@ -111,13 +203,17 @@ void gp_context_set_overlap(struct gp_context *context)
 	gp_context_each_pool(context, set_overlap, NULL);
 }
 
-bool gp_context_has_regions(struct gp_context *context)
+static void count_pool(void *arg, struct gp_pool *pool)
 {
-	int id = gp_region_count();
+	*(unsigned *)arg += 1;
+}
 
-	while (id && !region_pool(context, id))
-		id--;
-	return id != 0;
+bool gp_context_has_siblings(struct gp_context *context)
+{
+	unsigned n = 0;
+
+	gp_context_each_pool(context, count_pool, &n);
+	return n > 1;
 }
 
 struct region_totals {
@@ -126,17 +222,25 @@ struct region_totals {
 	struct gp_stats *stats;
 };
 
+static void add_pool(void *arg, struct gp_pool *pool)
+{
+	struct region_totals *totals = arg;
+	struct gp_stats stats;
+
+	gp_pool_stats(pool, &stats);
+	gp_stats_add(totals->stats, &stats);
+}
+
 static void add_context(void *arg, struct gp_context *context)
 {
 	struct region_totals *totals = arg;
-	struct gp_pool *pool = region_pool(context, totals->id);
-	struct gp_stats stats;
+	place *plain = place_of(context, totals->id), *streamed = streamed_place_of(context, totals->id);
 
-	if (context->device->index != totals->device || !pool)
+	if (context->device->index != totals->device)
 		return;
-	gp_pool_stats(pool, &stats);
-	gp_stats_add(totals->stats, &stats);
-	totals->n++;
+	totals->n += pool_at(plain) || pool_at(streamed);
+	visit(plain, add_pool, totals);
+	visit(streamed, add_pool, totals);
 }
 
 unsigned gp_region_totals(int id, int device, struct gp_stats *ret_stats)
@@ -154,18 +258,23 @@ struct invalidation {
 	struct gp_invalidated *sum;
 };
 
-static void invalidate_context(void *arg, struct gp_context *context)
+static void invalidate_pool(void *arg, struct gp_pool *pool)
 {
 	struct invalidation *invalidation = arg;
-	struct gp_pool *pool = region_pool(context, invalidation->id);
 	struct gp_invalidated count;
 
-	if (!pool)
-		return;
 	gp_record(pool, RECLAIM, 1);
 	invalidation->released_bytes += gp_pool_invalidate(pool, &count);
 	invalidation->sum->busy_blocks += count.busy_blocks;
 	invalidation->sum->busy_bytes += count.busy_bytes;
+}
+
+static void invalidate_context(void *arg, struct gp_context *context)
+{
+	const struct invalidation *invalidation = arg;
+
+	visit(place_of(context, invalidation->id), invalidate_pool, arg);
+	visit(streamed_place_of(context, invalidation->id), invalidate_pool, arg);
 }
 
 uint64_t gp_region_invalidate(int id, struct gp_invalidated *ret_invalidated)

@@ -22,11 +22,20 @@ static pthread_key_t key;
 static bool has_key;
 static void (*before_first_cache)(void);
 
+static void free_cache(struct gp_tcache *tcache)
+{
+	gp_record(gp_tcache_pool(tcache), CACHE, 0);
+	gp_tcache_free(tcache);
+}
+
 /* Flushes and removes a cache. The caches in the following slots move up. */
 static void close_cache(struct gp_thread *self, int i)
 {
-	gp_record(gp_tcache_pool(self->caches[i].tcache), CACHE, 0);
-	gp_tcache_free(self->caches[i].tcache);
+	struct gp_thread_cache *cache = &self->caches[i];
+
+	if (cache->streamed && cache->streamed != cache->tcache)
+		free_cache(cache->streamed);
+	free_cache(cache->tcache);
 	memmove(&self->caches[i], &self->caches[i + 1], (size_t)(GP_THREAD_CACHES - 1 - i) * sizeof(self->caches[0]));
 	self->caches[GP_THREAD_CACHES - 1] = (struct gp_thread_cache){0};
 }
@@ -178,9 +187,18 @@ void gp_thread_go_to_region(int region)
 		(void)move_to_front(self, i);
 }
 
+static struct gp_tcache *new_cache(struct gp_pool *pool)
+{
+	struct gp_tcache *tcache = gp_tcache_new(pool);
+
+	if (tcache)
+		gp_record(pool, CACHE, 1);
+	return tcache;
+}
+
 static void add_cache(struct gp_thread *self, struct gp_context *context)
 {
-	struct gp_tcache *tcache = gp_tcache_new(gp_region_pool(context));
+	struct gp_tcache *tcache = new_cache(gp_region_pool(context));
 
 	if (!tcache)
 		return;
@@ -193,8 +211,16 @@ static void add_cache(struct gp_thread *self, struct gp_context *context)
 		.region = gp_region_current,
 		.context = context, /* lives as long as its pool */
 		.tcache = tcache,
+		.streamed = atomic_load(&context->regions.are_streams_apart) ? NULL : tcache,
 	};
-	gp_record(gp_tcache_pool(tcache), CACHE, 1);
+}
+
+struct gp_tcache *gp_thread_streamed_slow(struct gp_thread_cache *cache)
+{
+	struct gp_pool *pool = gp_region_streamed_pool(cache->context);
+
+	cache->streamed = pool == gp_tcache_pool(cache->tcache) ? cache->tcache : new_cache(pool);
+	return cache->streamed;
 }
 
 /*

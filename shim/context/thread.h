@@ -17,8 +17,9 @@ struct gp_thread {
 		CUcontext handle; /* the context; NULL while the thread is outside the cache's region */
 		CUcontext owner;  /* the context, in every region; NULL: the slot is free */
 		int region;
-		const struct gp_context *context;
+		struct gp_context *context;
 		struct gp_tcache *tcache;
+		struct gp_tcache *streamed; /* for allocations in stream order: perhaps the same; NULL: none yet */
 		unsigned runtimes;  /* runtimes whose calls have succeeded with this cache: bits of gp_runtime_bit */
 	} caches[GP_THREAD_CACHES]; /* the last used cache first; no gaps */
 	struct gp_thread_streams streams;
@@ -66,6 +67,14 @@ void gp_thread_go_to_region(int region);
 
 /* Finds or creates the thread's cache for its current context, which the caller passes. NULL if it may have none. */
 struct gp_tcache *gp_thread_cache_slow(CUcontext handle);
+
+/* Returns the cache for allocations in stream order that goes with a cache of this thread. NULL: there is no memory. */
+struct gp_tcache *gp_thread_streamed_slow(struct gp_thread_cache *cache);
+
+static inline struct gp_tcache *gp_thread_streamed(struct gp_thread_cache *cache)
+{
+	return gp_likely(cache->streamed) ? cache->streamed : gp_thread_streamed_slow(cache);
+}
 
 /* Flushes and removes the thread's caches. The next allocation that may use one creates it again. */
 void gp_thread_close_caches(void);

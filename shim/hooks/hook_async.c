@@ -132,22 +132,20 @@ static CUresult alloc_counted(struct async *a)
 /* The context and the pool of an allocation. */
 struct place {
 	CUcontext current;
-	const struct gp_context *context;
-	struct gp_pool *pool;
-	struct gp_tcache *tcache; /* the thread's; or NULL */
-	struct gp_context *used;  /* to be put; or NULL */
+	struct gp_context *context;
+	struct gp_thread_cache *slot; /* the thread's; or NULL */
+	struct gp_context *used;      /* to be put; or NULL */
 };
 
-/* Finds the pool for the calling thread. Returns false if gpupool cannot serve the current context. */
+/* Finds the context of the calling thread. Returns false if gpupool cannot serve it. */
 static bool find_place(struct place *place)
 {
 	CUcontext handle = gp_thread_ask_current();
-	struct gp_tcache *tcache = handle ? gp_thread_cache(handle) : NULL;
 
-	*place = (struct place){.current = handle, .tcache = tcache};
-	if (gp_likely(tcache)) {
-		place->context = gp_thread_self->caches[0].context;
-		place->pool = gp_tcache_pool(tcache);
+	*place = (struct place){.current = handle};
+	if (gp_likely(handle && gp_thread_cache(handle))) {
+		place->slot = &gp_thread_self->caches[0];
+		place->context = place->slot->context;
 		return true;
 	}
 	place->used = gp_context_current();
@@ -155,7 +153,6 @@ static bool find_place(struct place *place)
 		return false;
 	gp_process_start();
 	place->context = place->used;
-	place->pool = gp_region_pool(place->used);
 	return true;
 }
 
@@ -209,10 +206,12 @@ static uint64_t take_freed(
 	const struct place *place, uint64_t bytes, uint64_t stream, uint32_t module, unsigned account)
 {
 	unsigned others = GP_SLOW_PATH_TO_ALLOC & ~(unsigned)GP_SLOW_PATH_CURRENT;
+	struct gp_tcache *tcache;
 
-	if (!place->tcache || gp_slow_path_is_any(others))
+	if (!place->slot || gp_slow_path_is_any(others))
 		return 0;
-	return gp_tcache_alloc_on(place->tcache, bytes, stream, module, account);
+	tcache = gp_thread_streamed(place->slot);
+	return tcache ? gp_tcache_alloc_on(tcache, bytes, stream, module, account) : 0;
 }
 
 /* Allocates at the place. Returns GP_ASYNC_LEFT_NONE, or why the driver must be called. */
@@ -240,7 +239,8 @@ static enum gp_async_left alloc_at(struct async *a, const struct place *place, C
 		*a->ptr = addr;
 		return GP_ASYNC_LEFT_NONE;
 	}
-	r = gp_memory_alloc(place->pool, place->context->device->index, a->bytes, &options, &addr);
+	r = gp_memory_alloc(
+		gp_region_streamed_pool(place->context), place->context->device->index, a->bytes, &options, &addr);
 	if (!gp_memory_is_answered(r, ret_r))
 		return GP_ASYNC_LEFT_UNSERVED;
 	if (*ret_r == CUDA_ERROR_OUT_OF_MEMORY) {
@@ -284,7 +284,8 @@ static bool alloc_at_once(struct async *a)
 	struct gp_stream stream;
 	uint64_t addr;
 
-	if (gp_unlikely(!slot || !gp_capture_is_none() || !a->ptr || !a->bytes || why_left_in(slot->context, a)))
+	if (gp_unlikely(!slot || !slot->streamed || !gp_capture_is_none() || !a->ptr || !a->bytes ||
+			why_left_in(slot->context, a)))
 		return false;
 	if (gp_unlikely(!gp_stream_identify(a->stream, a->is_per_thread, slot->context->handle, &stream) ||
 			stream.ctx != slot->context->handle))
@@ -293,7 +294,7 @@ static bool alloc_at_once(struct async *a)
 		return false;
 	if (stream.is_legacy)
 		gp_side_note_work(GP_SIDE_LEGACY);
-	addr = gp_tcache_alloc_on(slot->tcache, a->bytes, stream.number, gp_module_now(), a->made.account);
+	addr = gp_tcache_alloc_on(slot->streamed, a->bytes, stream.number, gp_module_now(), a->made.account);
 	if (addr)
 		*a->ptr = addr;
 	return addr != 0;

@@ -21,16 +21,31 @@ static bool is_any_used_in_stream_order(struct gp_device *device)
 	return used != 0;
 }
 
+static void note_unmapped(void *arg, struct gp_context *context)
+{
+	const struct gp_device **unmapped = arg;
+
+	if (context->device == *unmapped && !gp_context_maps_streams(context))
+		*unmapped = NULL;
+}
+
+static bool is_all_mapped(const struct gp_device *device)
+{
+	gp_context_each(note_unmapped, &device);
+	return device != NULL;
+}
+
 /*
- * The pool serves allocations in stream order with memory of the primary context. In a context that the program creates
- * only mapped memory is accessible, while memory of the driver's pools is accessible in all.
+ * Memory of the driver's pools is accessible in all contexts of the device, and so is mapped memory. Where the pool
+ * serves allocations in stream order with other memory of the primary context, a context that the program creates has
+ * no access to it.
  */
 static void warn_of_stream_order(CUdevice index)
 {
 	static _Atomic bool is_logged;
 	struct gp_device *device = gp_device_if_used(index);
 
-	if (!device || atomic_load(&device->kind) == GP_KIND_VMM || !is_any_used_in_stream_order(device) ||
+	if (!device || is_all_mapped(device) || !is_any_used_in_stream_order(device) ||
 		atomic_exchange(&is_logged, true))
 		return;
 	gp_log(GP_LOG_WARN,

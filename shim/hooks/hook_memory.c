@@ -693,7 +693,7 @@ static int free_at_once(CUdeviceptr ptr, CUstream handle, bool is_per_thread)
 	const struct gp_thread_cache *slot = gp_memory_cache_to_free();
 	struct gp_stream stream;
 
-	if (gp_unlikely(!slot || !gp_state.config.is_async_pooled || gp_scope_no_caches))
+	if (gp_unlikely(!slot || !slot->streamed || !gp_state.config.is_async_pooled || gp_scope_no_caches))
 		return -ENOENT;
 	/* So a free of the driver's memory does not ask about its stream. */
 	if (!gp_addrmap_is_seen(&gp_state.device_map, ptr))
@@ -703,9 +703,9 @@ static int free_at_once(CUdeviceptr ptr, CUstream handle, bool is_per_thread)
 		return -ENOENT;
 	if (gp_unlikely(!gp_stream_identify(handle, is_per_thread, slot->context->handle, &stream) ||
 			stream.ctx != slot->context->handle ||
-			!can_reuse_at_once(&stream, gp_tcache_pool(slot->tcache)) || !stream.number))
+			!can_reuse_at_once(&stream, gp_tcache_pool(slot->streamed)) || !stream.number))
 		return -ENOENT;
-	return gp_tcache_free_on(&gp_state.device_map, ptr, stream.number, slot->tcache);
+	return gp_tcache_free_on(&gp_state.device_map, ptr, stream.number, slot->streamed);
 }
 
 /*

@@ -89,14 +89,14 @@ static inline int gp_memory_take_on(const struct gp_thread_cache *slot, CUdevice
 	struct gp_stream stream;
 	uint64_t addr;
 
-	if (gp_unlikely(!slot || !ptr || !gp_memory_serves_streams(slot->context) ||
+	if (gp_unlikely(!slot || !slot->streamed || !ptr || !gp_memory_serves_streams(slot->context) ||
 			!gp_default_pool_is_current(slot->context->device)))
 		return -ENOENT;
 	if (gp_unlikely(!gp_stream_recall(
 				&gp_thread_self->streams, handle, is_per_thread, slot->context->handle, &stream) ||
 			stream.ctx != slot->context->handle))
 		return -ENOENT;
-	addr = gp_tcache_take_on(slot->tcache, bytes, stream.number, module, GP_ACCOUNT_NONE);
+	addr = gp_tcache_take_on(slot->streamed, bytes, stream.number, module, GP_ACCOUNT_NONE);
 	if (gp_unlikely(!addr))
 		return -ENOENT;
 	if (stream.is_legacy)
@@ -120,13 +120,13 @@ static inline int gp_memory_put_on(
 {
 	struct gp_stream stream;
 
-	if (gp_unlikely(!slot || !gp_state.config.is_async_pooled))
+	if (gp_unlikely(!slot || !slot->streamed || !gp_state.config.is_async_pooled))
 		return -ENOENT;
 	if (gp_unlikely(!gp_stream_recall(
 				&gp_thread_self->streams, handle, is_per_thread, slot->context->handle, &stream) ||
 			stream.ctx != slot->context->handle || !gp_memory_reuses_at_once(&stream)))
 		return -ENOENT;
-	return gp_likely(gp_tcache_put_on(slot->tcache, ptr, stream.number)) ? CUDA_SUCCESS : -ENOENT;
+	return gp_likely(gp_tcache_put_on(slot->streamed, ptr, stream.number)) ? CUDA_SUCCESS : -ENOENT;
 }
 
 static inline int hit_cuMemAllocAsync(CUdeviceptr *ptr, size_t bytes, CUstream stream)

@@ -55,6 +55,8 @@ static void gather_device(struct gp_oom *oom)
 	gp_totals_device(&totals, oom->device, true);
 	oom->stats = totals.stats;
 	oom->kind = device ? atomic_load(&device->kind) : gp_state_kind();
+	if (oom->failure.is_mapped)
+		oom->kind = GP_KIND_VMM;
 	oom->device_free_bytes = totals.available_bytes;
 	oom->limit_bytes = oom->device_total_bytes = UINT64_MAX;
 	if (!device)

@@ -50,7 +50,7 @@ struct gp_oom {
 	enum gp_oom_what what;
 	enum gp_oom_cause cause;
 	int device;        /* -1: pinned memory */
-	enum gp_kind kind; /* of the pools, as configured */
+	enum gp_kind kind; /* of the pool that has failed, or of the device's */
 	uint64_t bytes;
 	uint64_t missing_bytes;              /* what the request lacks even if all available memory were contiguous */
 	uint64_t limit_bytes, charged_bytes; /* GP_NO_LIMIT: none */

@@ -103,7 +103,7 @@ uint64_t gp_reclaim_from_siblings(struct gp_context *context, uint64_t bytes, bo
 {
 	struct search search = {.want = bytes, .end_ns = gp_clock_now_ns(NULL) + SIBLINGS_WAIT_NS};
 
-	if (!gp_context_has_regions(context) || !is_usable(context))
+	if (!gp_context_has_siblings(context) || !is_usable(context))
 		return 0;
 	if (may_wait)
 		gp_context_each_pool(context, await_unfenced, &search);

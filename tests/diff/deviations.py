@@ -79,6 +79,8 @@ DEVIATIONS = (
         (
             Row("errors", r"(trap|address)/malloc of a cached size.*", ("simple", "binned", *SYNCING), "0"),
             Row("errors", r"(trap|address)/malloc of a cached size.*", CUTTING, "0", is_certain=False),
+            # Split serves it from a chunk that is mapped already.
+            Row("errors", r"(trap|address)/async", STREAMED, "0", is_certain=False),
             Row("errors", r"first-malloc/malloc", (*CACHING, *SYNCING, "unpinned"), "0"),
             # On an H200, an error in one context is an error in all contexts of the process.
             Row("errors", r"other-context/other malloc", (*KEPT, *SYNCING), "0", "gpu", is_certain=False),
@@ -332,13 +334,14 @@ DEVIATIONS = (
     ),
     Deviation(
         "a copy on a stream of another device reaches memory of a pool that is not open to that device",
-        "it is memory like that of cudaMalloc, which the driver copies on streams of every device",
-        "asyncoff",
+        "it is memory like that of cudaMalloc, which the driver copies on streams of every device, or with vmm memory that "
+        "is opened for such copies",
+        "split",
         "copies from a pool need access to it",
         "A copy on a stream of another device",
         (
             Row("devices_pools", r"(default|made)-copies/(to|from) .*",
-                tuple(name for name in STREAMED if name != "uncached"), "0"),
+                tuple(name for name in STREAMED if name not in (*SPLITTING, "uncached")), "0"),
         ),
     ),
     Deviation(

@@ -774,5 +774,9 @@ const struct app_scenario app_scenarios[] = {
 	{"elsewhere-ended", elsewhere_ended},
 	{"elsewhere-full", elsewhere_full},
 	{"created-later", created_later},
+	{"apart", apart},
+	{"apart-at-limit", apart_at_limit},
+	{"apart-by-threads", apart_by_threads},
+	{"apart-in-created", apart_in_created},
 	{0},
 };

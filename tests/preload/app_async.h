@@ -23,6 +23,12 @@ CUmemoryPool default_pool(int device);
  */
 uint64_t make_pairs(CUstream stream, unsigned n);
 
+/* Scenarios of app_async_apart.c. */
+void apart(void);
+void apart_at_limit(void);
+void apart_by_threads(void);
+void apart_in_created(void);
+
 /* Scenarios of app_async_elsewhere.c. */
 void elsewhere(void);
 void elsewhere_legacy(void);

@@ -288,6 +288,39 @@ static void invalidate(void)
 	app_fact("total", status().total_bytes);
 }
 
+static CUdeviceptr once_on(CUstream stream, size_t bytes)
+{
+	CUdeviceptr ptr;
+
+	APP_MUST(cuMemAllocAsync(&ptr, bytes, stream));
+	APP_MUST(cuMemFreeAsync(ptr, stream));
+	return ptr;
+}
+
+static void in_stream_order(void)
+{
+	CUdeviceptr inside;
+	CUstream stream;
+	uint64_t total;
+
+	app_start();
+	stream = app_stream();
+	(void)gpupool_region_begin("mine");
+	(void)once(40 * MIB);
+	inside = once_on(stream, 40 * MIB);
+	(void)gpupool_region_end();
+	app_result("inside again", once_on(stream, 40 * MIB) == inside);
+	(void)gpupool_region_begin("mine");
+	app_result("inside again, inside", once_on(stream, 40 * MIB) == inside);
+	(void)gpupool_region_end();
+	APP_MUST(cuCtxSynchronize());
+	total = status().total_bytes;
+	app_fact("released", (uint64_t)gpupool_region_invalidate("mine"));
+	app_fact("total shrank by", total - status().total_bytes);
+	app_fact("by the driver", app_calls("cuMemAllocAsync"));
+	app_report_driver();
+}
+
 /* The pools of regions end with their context, and regions work again in the next one. */
 static void reset(void)
 {
@@ -538,6 +571,7 @@ const struct app_scenario app_scenarios[] = {
 	{"fence", fence},
 	{"full", full},
 	{"invalidate", invalidate},
+	{"in-stream-order", in_stream_order},
 	{"loop", loop_in_none},
 	{"loop-region", loop_in_region},
 	{"many", many},

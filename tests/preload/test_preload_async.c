@@ -443,17 +443,84 @@ START_TEST(memory_freed_on_a_stream_of_a_full_device_is_counted_as_free_and_goes
 }
 END_TEST
 
+/* Memory in stream order is mapped, or not. */
+static const struct {
+	const char *env[2];
+	bool is_mapped;
+} sorts[] = {
+	{{"GPUPOOL_POOL=simple"}, false},
+	{{"GPUPOOL_POOL=binned"}, false},
+	{{"GPUPOOL_POOL=split"}, true},
+	{{"GPUPOOL_POOL=split", "SIMGPU_LACKS=102"}, false},
+	{{"GPUPOOL_POOL=split", "SIMGPU_FAULT=cuMemAddressReserve:1+=1"}, false},
+	{{"GPUPOOL_POOL=split", "SIMGPU_FAULT=cuMemMap:1+=801"}, false},
+	{{"GPUPOOL_POOL=vmm"}, true},
+};
+
 /* Mapped memory is accessible in every context of its device. */
 START_TEST(a_message_says_that_a_new_context_has_no_access_to_memory_of_the_pool)
 {
-	static const char *const kinds[] = {"GPUPOOL_POOL=binned", "GPUPOOL_POOL=split", "GPUPOOL_POOL=vmm"};
-	const char *env[] = {ON, kinds[_i], NULL};
+	const char *env[] = {ON, sorts[_i].env[0], sorts[_i].env[1], NULL};
 
 	play_run(&(struct play){
 		.program = "app_async", .words = {"created-later"}, .env = env, .preload = play_library});
 	ck_assert_str_eq(play_out, "free: 0\n");
 	ck_assert_int_eq(strstr(play_err, "warn: a context was created on device 0, and has no access") != NULL,
-		!strstr(kinds[_i], "vmm"));
+		!sorts[_i].is_mapped);
+}
+END_TEST
+
+START_TEST(a_new_context_has_access_to_mapped_memory_of_the_pool)
+{
+	const char *env[] = {ON, sorts[_i].env[0], sorts[_i].env[1], NULL};
+
+	if (!sorts[_i].is_mapped)
+		return;
+	run("apart-in-created", env);
+	ck_assert_str_eq(play_out, "set: 0\nwait: 0\nwrong words: 0\nfree: 0\n");
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
+/* Under split only memory in stream order is mapped. Where the driver cannot map memory, one pool serves both. */
+START_TEST(memory_in_stream_order_is_mapped_and_other_memory_is_as_the_pool_type_says)
+{
+	const char *env[] = {ON, sorts[_i].env[0], sorts[_i].env[1], NULL};
+	bool is_all_mapped = strstr(sorts[_i].env[0], "vmm");
+
+	run("apart", env);
+	ck_assert_str_eq(play_out, "wrong words of plain memory: 0\nwrong words in stream order: 0\n"
+				   "free plain memory in stream order: 0\nfree memory of a stream: 0\n"
+				   "free plain memory again: 1\nfree memory of a stream again: 1\n");
+	if (!is_all_mapped && sorts[_i].is_mapped)
+		ck_assert_uint_ne(play_fact("chunks in stream order"), 0);
+	ck_assert_int_eq(play_fact("memory of cuMemAlloc") == 0, is_all_mapped);
+	ck_assert_uint_eq(play_fact("by the driver"), 0);
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
+START_TEST(a_limit_holds_for_both_pools_and_each_gives_way_to_the_other)
+{
+	const char *env[] = {ON, "GPUPOOL_LIMIT=64MiB", sorts[_i].env[0], sorts[_i].env[1], NULL};
+
+	run("apart-at-limit", env);
+	ck_assert_str_eq(play_out, "beyond the limit: 2\n");
+	ck_assert_uint_eq(play_fact("by the driver"), 0);
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
+START_TEST(threads_that_allocate_first_in_stream_order_share_one_pool)
+{
+	static const char *const env[] = {ON, "GPUPOOL_POOL=split", NULL};
+
+	run("apart-by-threads", env);
+	ck_assert_str_eq(play_out, "wrong words: 0\n");
+	/* One to try, and some for the blocks. Threads that made pools of their own would try one each. */
+	ck_assert_uint_lt(play_fact("chunks"), 8);
+	ck_assert_uint_eq(play_fact("by the driver"), 0);
+	ck_assert_uint_eq(play_fact("races"), 0);
 }
 END_TEST
 
@@ -494,7 +561,13 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc, a_block_freed_on_a_stream_of_another_device_waits_for_all_work_that_precedes_the_free,
 		0, (int)(LENGTH(pools) * LENGTH(away)));
 	tcase_add_test(tc, a_context_may_end_while_a_block_waits_for_its_stream);
-	tcase_add_loop_test(tc, a_message_says_that_a_new_context_has_no_access_to_memory_of_the_pool, 0, 3);
+	tcase_add_loop_test(
+		tc, a_message_says_that_a_new_context_has_no_access_to_memory_of_the_pool, 0, (int)LENGTH(sorts));
+	tcase_add_loop_test(tc, a_new_context_has_access_to_mapped_memory_of_the_pool, 0, (int)LENGTH(sorts));
+	tcase_add_loop_test(
+		tc, memory_in_stream_order_is_mapped_and_other_memory_is_as_the_pool_type_says, 0, (int)LENGTH(sorts));
+	tcase_add_loop_test(tc, a_limit_holds_for_both_pools_and_each_gives_way_to_the_other, 0, (int)LENGTH(sorts));
+	tcase_add_test(tc, threads_that_allocate_first_in_stream_order_share_one_pool);
 	tcase_add_loop_test(
 		tc, memory_freed_on_a_stream_of_a_full_device_is_counted_as_free_and_goes_back, 0, (int)LENGTH(pools));
 }

@@ -219,6 +219,22 @@ START_TEST(an_invalidated_region_releases_its_cache_now_and_busy_blocks_later)
 }
 END_TEST
 
+START_TEST(a_region_has_memory_in_stream_order_of_its_own)
+{
+	const char *env[] = {GPU, kinds[_i], NULL};
+
+	play_region("in-stream-order", env, NULL);
+	ck_assert_str_eq(play_out, "inside again: 0\ninside again, inside: 1\n");
+	ck_assert_uint_eq(play_fact("by the driver"), 0);
+	ck_assert_uint_ge(play_fact("released"), 40 * MIB);
+	ck_assert_uint_eq(play_fact("total shrank by"), play_fact("released"));
+	/* Under split there are two pools in the region. */
+	if (strstr(kinds[_i], "split") || strstr(kinds[_i], "REUSE") || strstr(kinds[_i], "THREAD"))
+		ck_assert_uint_ge(play_fact("released"), 80 * MIB);
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
 START_TEST(a_context_that_ends_releases_the_memory_of_its_regions)
 {
 	const char *env[] = {kinds[_i], GPU, "GPUPOOL_LOG=error", NULL};
@@ -498,6 +514,7 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc, memory_taken_from_another_region_is_not_used_before_its_work_ends, 0, n);
 	tcase_add_test(tc, an_out_of_memory_report_counts_fragmented_free_memory_of_regions);
 	tcase_add_loop_test(tc, an_invalidated_region_releases_its_cache_now_and_busy_blocks_later, 0, n);
+	tcase_add_loop_test(tc, a_region_has_memory_in_stream_order_of_its_own, 0, n);
 	tcase_add_loop_test(tc, a_context_that_ends_releases_the_memory_of_its_regions, 0, n);
 	tcase_add_loop_test(tc, threads_in_regions_survive_the_end_of_their_context, 0, n);
 	tcase_add_loop_test(tc, a_free_in_a_region_after_the_driver_has_ended_returns_its_error, 0, n);

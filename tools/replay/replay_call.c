@@ -42,12 +42,19 @@ static struct replay_memory *memory_of(struct replay_state *run, const struct re
 	return *memory;
 }
 
-/* Returns the pool type for a recorded pool. For pinned memory the library has only binned and none. */
-static enum gp_kind kind_of(const struct replay_state *run, bool is_pinned)
+/*
+ * Returns the pool type for a recorded pool. For pinned memory the library has only binned and none. With the recorded
+ * type each pool keeps its own, since under split those for allocations in stream order are vmm.
+ */
+static enum gp_kind kind_of(const struct replay_state *run, const struct replay_event *e)
 {
-	if (!is_pinned || run->settings.kind == GP_KIND_NONE)
-		return run->settings.kind;
-	return GP_KIND_BINNED;
+	bool is_pinned = e->values[2] != 0;
+
+	if (is_pinned && run->settings.kind != GP_KIND_NONE)
+		return GP_KIND_BINNED;
+	if (!is_pinned && run->settings.kind == run->contents->kind)
+		return (enum gp_kind)gp_min(e->values[3], GP_KIND_VMM);
+	return run->settings.kind;
 }
 
 /*
@@ -82,7 +89,7 @@ void replay_add_pool(struct replay_state *run, const struct replay_event *e)
 {
 	struct replay_pool *p = stat_alloc(calloc(1, sizeof(*p)));
 	struct gp_pool_options options = {
-		.kind = kind_of(run, e->values[2] != 0),
+		.kind = kind_of(run, e),
 		.granule = e->values[4],
 		.page_bytes = page_bytes(e),
 		.capacity_bytes = gp_min(e->values[5], REPLAY_CAPACITY_MAX),
