@@ -9,6 +9,7 @@
 #include "shim/context/context.h"
 #include "shim/context/context_end.h"
 #include "shim/context/green.h"
+#include "shim/context/memops.h"
 #include "shim/context/thread.h"
 #include "shim/driver/driver_table.h"
 
@@ -276,6 +277,26 @@ CUresult hook_cuDevicePrimaryCtxReset_v2(CUdevice device)
 {
 	return gp_context_end(
 		&(struct gp_context_end){.device = device, .when = GP_END_ON_SUCCESS, .driver = call_reset_v2});
+}
+
+/* The flag that the program has set for memory of the context stays (memops.h). */
+CUresult hook_cuCtxSetFlags(unsigned flags)
+{
+	CUcontext current = NULL;
+
+	if (!gp_real.cuCtxGetCurrent(&current) && current)
+		flags |= gp_memops_flags(current, -1);
+	return gp_real.cuCtxSetFlags(flags);
+}
+
+CUresult hook_cuDevicePrimaryCtxSetFlags(CUdevice device, unsigned flags)
+{
+	return gp_real.cuDevicePrimaryCtxSetFlags(device, flags | gp_memops_flags(NULL, device));
+}
+
+CUresult hook_cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned flags)
+{
+	return gp_real.cuDevicePrimaryCtxSetFlags_v2(device, flags | gp_memops_flags(NULL, device));
 }
 
 struct green_end {

@@ -22,6 +22,7 @@
 #include "shim/context/context_end.h"
 #include "shim/context/kept.h"
 #include "shim/context/kept_table.h"
+#include "shim/context/memops.h"
 #include "shim/context/program_map.h"
 #include "shim/debug/debug.h"
 #include "shim/driver/driver_table.h"
@@ -316,6 +317,10 @@ static void answer_attribute(void *data, int attribute, const struct gp_block_in
 		else if (info->is_mapped && is_ipc_capable(info))
 			*(unsigned char *)data = 1;
 		break;
+	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+		if (info->is_mapped && !info->is_retired)
+			*(unsigned char *)data = 0; /* set for another block of the context */
+		break;
 	case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
 		if (info->is_mapped)
 			*(unsigned char *)data = 0; /* as of memory from cuMemAlloc; all types are in the first byte */
@@ -325,10 +330,14 @@ static void answer_attribute(void *data, int attribute, const struct gp_block_in
 	}
 }
 
-/* Marks a block as exported: it is not handed to another owner, and new blocks are whole driver allocations. */
-static void mark_exported(CUdeviceptr ptr, const char *why)
+/*
+ * Marks a block as exported: it is not handed to another owner, and new blocks of its sort are whole driver allocations
+ * unless they are mapped.
+ */
+static void mark_exported(CUdeviceptr ptr, const struct gp_block_info *info, const char *why)
 {
-	gp_context_need_whole(why);
+	if (!info->is_mapped)
+		gp_context_need_whole(why);
 	gp_record(NULL, EXPORT, ptr);
 	(void)gp_pool_export(&gp_state.device_map, ptr);
 	gp_context_need_completion(why);
@@ -344,9 +353,9 @@ static void before_attribute(int attribute, CUdeviceptr ptr)
 
 	if (attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS)
 		(void)gp_kept_end(ptr, 1);
-	if (attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS && find_block(ptr, &info) && !info.is_mapped &&
+	if (attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS && find_block(ptr, &info) &&
 		gp_backend_of(ptr) == GP_CONFIG_BACKEND_DEVICE)
-		mark_exported(ptr, "the program asked for peer-to-peer tokens");
+		mark_exported(ptr, &info, "the program asked for peer-to-peer tokens");
 }
 
 /* Memory that the program maps itself has a new buffer id each time it is handed out, too. */
@@ -481,14 +490,26 @@ static void log_no_sync_memops(const struct gp_block_info *info, CUresult r)
 		return;
 	if (info->is_mapped)
 		gp_log(GP_LOG_WARN,
-			"setting CU_POINTER_ATTRIBUTE_SYNC_MEMOPS fails with error %d, since memory of "
-			"GPUPOOL_POOL=vmm does not support it; use GPUPOOL_POOL=split",
-			r);
+			"setting CU_POINTER_ATTRIBUTE_SYNC_MEMOPS fails with error %d, since mapped memory needs a "
+			"driver of CUDA 12.1 for it; use %s",
+			r, info->is_of_stream ? "GPUPOOL_ASYNC=off" : "GPUPOOL_POOL=split");
 	else
 		gp_log(GP_LOG_WARN,
 			"setting CU_POINTER_ATTRIBUTE_SYNC_MEMOPS fails with error %d, since memory of "
 			"GPUPOOL_BACKEND=%s does not support it; use GPUPOOL_BACKEND=device",
 			r, gp_backend_name(backend));
+}
+
+/* For mapped memory, after the driver has refused. */
+static CUresult synchronise_memops(CUdeviceptr ptr, bool is_on)
+{
+	struct gp_pool *pool = gp_addrmap_pool_of(&gp_state.device_map, ptr);
+	CUresult r = CUDA_SUCCESS;
+
+	if (is_on)
+		r = pool ? gp_memops_synchronise(gp_pool_owner(pool)) : CUDA_ERROR_INVALID_VALUE;
+	gp_pool_put(pool);
+	return r;
 }
 
 CUresult hook_cuPointerSetAttribute(const void *value, int attribute, CUdeviceptr ptr)
@@ -502,11 +523,13 @@ CUresult hook_cuPointerSetAttribute(const void *value, int attribute, CUdevicept
 	 * that sets it lets another device read the memory, and some programs do so even if the driver refused.
 	 */
 	if (is_ours)
-		mark_exported(ptr, "the program set CU_POINTER_ATTRIBUTE_SYNC_MEMOPS");
+		mark_exported(ptr, &info, "the program set CU_POINTER_ATTRIBUTE_SYNC_MEMOPS");
 	r = gp_kept_end(ptr, 1);
 	if (r)
 		return r;
 	r = gp_real.cuPointerSetAttribute(value, attribute, ptr);
+	if (r == CUDA_ERROR_NOT_SUPPORTED && is_ours && info.is_mapped && value)
+		r = synchronise_memops(ptr, *(const unsigned *)value != 0);
 	if (r && is_ours)
 		log_no_sync_memops(&info, r);
 	/*
@@ -543,13 +566,13 @@ CUresult hook_cuMemGetHandleForAddressRange(
 			return CUDA_ERROR_OUT_OF_MEMORY;
 		marks_later = gp_backend_of(ptr) != GP_CONFIG_BACKEND_DEVICE;
 		if (!marks_later)
-			mark_exported(ptr, why);
+			mark_exported(ptr, &info, why);
 	}
 	r = gp_kept_end(ptr, bytes);
 	if (r)
 		return r;
 	r = gp_real.cuMemGetHandleForAddressRange(handle, ptr, bytes, type, flags);
 	if (!r && marks_later)
-		mark_exported(ptr, why);
+		mark_exported(ptr, &info, why);
 	return r;
 }

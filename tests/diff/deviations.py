@@ -282,22 +282,18 @@ DEVIATIONS = (
         "memory has the attributes of cuMemAlloc",
         "The driver answers for such memory",
         (
-            Row("query(_.*)?", r"tokens/.*", OTHER_BACKENDS, "1 0|0 2 0", "sim"),
+            Row("query(_.*)?", r"tokens/.*", ("managed",), "1 0|0 2 0", "sim"),
             Row("query(_.*)?", r"(sync-memops|ids|tokens)/.*", OTHER_BACKENDS, None, "gpu", is_certain=False),
         ),
     ),
     Deviation(
-        "memory of the pool type vmm has neither synchronous copies nor tokens for remote access",
-        "the driver refuses CU_POINTER_ATTRIBUTE_SYNC_MEMOPS and CU_POINTER_ATTRIBUTE_P2P_TOKENS for mapped memory",
+        "CU_POINTER_ATTRIBUTE_SYNC_MEMOPS of memory of the pool type vmm sets a flag of the context",
+        "the driver refuses the attribute for mapped memory; the flag has its effect, for all memory of the context",
         "split",
-        "synchronous memory operations work",
+        "a pointer's attribute sets no context's flags",
         "CU_POINTER_ATTRIBUTE_SYNC_MEMOPS",
         (
-            Row("query(_.*)?", r"sync-memops/[0-9]+, (set|after the set)", ("vmm",), "801|0"),
-            Row("first_alone", r"sync_memops/shared", ("vmm",), "801"),
-            Row("query(_.*)?", r"tokens/.*", ("vmm",), "1 0|0 2 0", "sim"),
-            Row("first_alone", r"tokens/.*", ("vmm",), None, "sim"),
-            Row("(query(_.*)?|first_alone)", r"tokens/.*", ("vmm",), None, "gpu", is_certain=False),
+            Row("query(_.*)?", r"sync-memops/flags of the context that are new", ("vmm",), "128"),
         ),
     ),
     Deviation(

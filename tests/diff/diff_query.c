@@ -204,9 +204,11 @@ static void ids(void)
 static void sync_memops(void)
 {
 	static const size_t bytes[] = {512, 2 * MIB, 64 * MIB};
+	unsigned before, after;
 	CUresult r;
 
 	app_start();
+	APP_MUST(cuCtxGetFlags(&before));
 	for (unsigned i = 0; i < 3 * LENGTH(bytes); i++) {
 		size_t n = bytes[i % LENGTH(bytes)];
 		CUdeviceptr ptr = app_alloc(n);
@@ -222,6 +224,29 @@ static void sync_memops(void)
 	}
 	app_result("set a read-only attribute",
 		cuPointerSetAttribute(&(unsigned){1}, CU_POINTER_ATTRIBUTE_BUFFER_ID, app_alloc(512)));
+	APP_MUST(cuCtxGetFlags(&after));
+	app_result("flags of the context that are new", (int)(after & ~before));
+}
+
+/* The program may set other flags later, which must not end the effect of the attribute. */
+static void sync_memops_and_flags(void)
+{
+	CUdeviceptr ptr, other;
+	unsigned flags = 0;
+	CUresult r;
+
+	app_start();
+	ptr = app_alloc(MIB);
+	other = app_alloc(64 * MIB);
+	app_result("set", cuPointerSetAttribute(&(unsigned){1}, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, ptr));
+	APP_MUST(cuCtxGetFlags(&flags));
+	app_result("set flags", cuCtxSetFlags(flags & ~(unsigned)CU_CTX_SYNC_MEMOPS));
+	app_result("after the set of flags", (int)attribute(CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, ptr, &r));
+	app_result("set flags of the device", cuDevicePrimaryCtxSetFlags_v2(0, 0));
+	app_result("after the set for the device", (int)attribute(CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, ptr, &r));
+	app_result("of other memory", (int)attribute(CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, other, &r));
+	app_result("take back", cuPointerSetAttribute(&(unsigned){0}, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, other));
+	app_result("without a value", cuPointerSetAttribute(NULL, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, other));
 }
 
 static bool has_tokens(const uint64_t *tokens)
@@ -258,6 +283,7 @@ const struct app_scenario app_scenarios[] = {
 	{"batch", batch, APP_TOGETHER},
 	{"ids", ids, APP_TOGETHER},
 	{"sync-memops", sync_memops},
+	{"sync-memops-and-flags", sync_memops_and_flags},
 	{"tokens", tokens},
 	{"freed", freed},
 	{0},

@@ -778,5 +778,6 @@ const struct app_scenario app_scenarios[] = {
 	{"apart-at-limit", apart_at_limit},
 	{"apart-by-threads", apart_by_threads},
 	{"apart-in-created", apart_in_created},
+	{"apart-and-synchronous", apart_and_synchronous},
 	{0},
 };

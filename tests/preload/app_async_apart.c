@@ -105,6 +105,28 @@ void apart_by_threads(void)
 	app_report_driver();
 }
 
+/* The program wants synchronous memory operations for memory in stream order. */
+void apart_and_synchronous(void)
+{
+	unsigned on = 1, of_it = 0, of_other = 0;
+	CUdeviceptr ptr, other;
+	CUstream stream;
+
+	app_start();
+	stream = app_stream();
+	ptr = take(4 * MIB, stream);
+	other = take(4 * MIB, stream);
+	app_result("set", cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, ptr));
+	APP_MUST(cuPointerGetAttribute(&of_it, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, ptr));
+	APP_MUST(cuPointerGetAttribute(&of_other, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, other));
+	app_say("is set", "%u, of other memory %u", of_it, of_other);
+	/* The driver does not forget it, so nor does the memory get another owner. */
+	APP_MUST(cuMemFreeAsync(ptr, stream));
+	app_result("reused", take(4 * MIB, stream) == ptr);
+	app_fact("flags were set", app_calls("cuCtxSetFlags"));
+	app_report_driver();
+}
+
 /* A context that is created later works with memory in stream order. */
 void apart_in_created(void)
 {

@@ -500,6 +500,33 @@ START_TEST(memory_in_stream_order_is_mapped_and_other_memory_is_as_the_pool_type
 }
 END_TEST
 
+START_TEST(mapped_memory_has_synchronous_operations_by_a_flag_of_its_context)
+{
+	const char *env[] = {ON, sorts[_i].env[0], sorts[_i].env[1], NULL};
+
+	run("apart-and-synchronous", env);
+	ck_assert_ptr_nonnull(strstr(play_out, "set: 0\nis set: 1, of other memory "));
+	ck_assert_ptr_nonnull(strstr(play_out, "reused: 0\n"));
+	/* The other block may be in the same driver allocation. */
+	if (sorts[_i].is_mapped)
+		ck_assert_ptr_nonnull(strstr(play_out, "of other memory 0\n"));
+	ck_assert_uint_eq(play_fact("flags were set"), sorts[_i].is_mapped);
+	ck_assert_str_eq(play_err, "");
+}
+END_TEST
+
+START_TEST(a_message_says_that_an_old_driver_has_no_synchronous_operations_for_mapped_memory)
+{
+	static const char *const env[] = {ON, "GPUPOOL_POOL=split", "SIMGPU_HIDE=cuCtxSetFlags", NULL};
+
+	run("apart-and-synchronous", env);
+	ck_assert_ptr_nonnull(strstr(play_out, "set: 801\n"));
+	ck_assert_ptr_nonnull(
+		strstr(play_err, "SYNC_MEMOPS fails with error 801, since mapped memory needs a driver of "
+				 "CUDA 12.1 for it; use GPUPOOL_ASYNC=off"));
+}
+END_TEST
+
 START_TEST(a_limit_holds_for_both_pools_and_each_gives_way_to_the_other)
 {
 	const char *env[] = {ON, "GPUPOOL_LIMIT=64MiB", sorts[_i].env[0], sorts[_i].env[1], NULL};
@@ -566,6 +593,9 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc, a_new_context_has_access_to_mapped_memory_of_the_pool, 0, (int)LENGTH(sorts));
 	tcase_add_loop_test(
 		tc, memory_in_stream_order_is_mapped_and_other_memory_is_as_the_pool_type_says, 0, (int)LENGTH(sorts));
+	tcase_add_loop_test(
+		tc, mapped_memory_has_synchronous_operations_by_a_flag_of_its_context, 0, (int)LENGTH(sorts));
+	tcase_add_test(tc, a_message_says_that_an_old_driver_has_no_synchronous_operations_for_mapped_memory);
 	tcase_add_loop_test(tc, a_limit_holds_for_both_pools_and_each_gives_way_to_the_other, 0, (int)LENGTH(sorts));
 	tcase_add_test(tc, threads_that_allocate_first_in_stream_order_share_one_pool);
 	tcase_add_loop_test(

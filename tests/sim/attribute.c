@@ -46,6 +46,16 @@ static int handle_types(const struct sim_block *block)
 	return block->kind == SIM_MAPPED ? sim_physical_properties(block->physical)->requestedHandleTypes : 0;
 }
 
+/* For mapped memory the context decides. */
+static bool syncs_memops(const struct sim_block *block)
+{
+	struct sim_ctx *ctx;
+
+	if (block->kind != SIM_MAPPED)
+		return block->sync_memops;
+	return !sim_ctx_current(&ctx) && ctx->flags & CU_CTX_SYNC_MEMOPS;
+}
+
 #define PUT(type, value)                           \
 	do {                                       \
 		type put_ = (type)(value);         \
@@ -69,12 +79,12 @@ static CUresult get_attribute(void *data, int attribute, CUdeviceptr ptr, struct
 			return CUDA_ERROR_INVALID_VALUE;
 		PUT(uint64_t, ptr);
 	case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
-		if (block->kind != SIM_DEVICE)
+		if (block->kind > SIM_MAPPED || is_of_host(block))
 			return CUDA_ERROR_INVALID_VALUE;
 		give_tokens(block, data);
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-		PUT(unsigned, block->sync_memops);
+		PUT(unsigned, syncs_memops(block));
 	case CU_POINTER_ATTRIBUTE_BUFFER_ID:
 	case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
 		PUT(uint64_t, block->id);

@@ -408,6 +408,16 @@ CUresult cuCtxGetFlags(unsigned *flags)
 	return CUDA_SUCCESS;
 }
 
+CUresult cuCtxSetFlags(unsigned flags)
+{
+	struct sim_ctx *ctx;
+
+	SIM_BEGIN(cuCtxSetFlags);
+	SIM_TRY(sim_ctx_current(&ctx));
+	ctx->flags = flags;
+	return CUDA_SUCCESS;
+}
+
 static CUresult peer_of(CUcontext handle, struct sim_ctx **peer)
 {
 	struct sim_family *family = sim_family_named(handle);
