@@ -289,6 +289,17 @@ static bool is_ipc_capable(const struct gp_block_info *info)
 	return is_own(info) && !gp_ipc_why_not_mapped(info->addr, &error);
 }
 
+/* True if the program has set CU_POINTER_ATTRIBUTE_SYNC_MEMOPS for mapped memory of the block's context. */
+static bool is_synchronised(const struct gp_block_info *info)
+{
+	struct gp_pool *pool = gp_addrmap_pool_of(&gp_state.device_map, info->addr);
+	const struct gp_context *context = pool ? gp_pool_owner(pool) : NULL;
+	bool is_so = context && atomic_load(&context->syncs_memops);
+
+	gp_pool_put(pool);
+	return is_so;
+}
+
 /* Replaces the driver's answer for attributes that tell one allocation from another. */
 static void answer_attribute(void *data, int attribute, const struct gp_block_info *info)
 {
@@ -318,8 +329,9 @@ static void answer_attribute(void *data, int attribute, const struct gp_block_in
 			*(unsigned char *)data = 1;
 		break;
 	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-		if (info->is_mapped && !info->is_retired)
-			*(unsigned char *)data = 0; /* set for another block of the context */
+		/* The driver answers for tokens, which set it, and for all memory of a context with the flag. */
+		if (info->is_mapped)
+			*(unsigned char *)data = info->is_retired && (*(unsigned char *)data || is_synchronised(info));
 		break;
 	case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
 		if (info->is_mapped)
@@ -480,13 +492,15 @@ CUresult hook_cuPointerGetAttributes(unsigned n, int *attributes, void **data, C
 	return pass(begun, ask_attributes(n, attributes, data, ptr));
 }
 
-/* Logs once that the driver refuses the attribute for memory that is not from cuMemAlloc, and how to get that. */
+/* Logs once that the attribute cannot be set for memory that is not from cuMemAlloc, and how to get that. */
 static void log_no_sync_memops(const struct gp_block_info *info, CUresult r)
 {
 	static _Atomic bool is_logged;
 	enum gp_config_backend backend = gp_backend_of(info->addr);
 
-	if ((!info->is_mapped && backend == GP_CONFIG_BACKEND_DEVICE) || atomic_exchange(&is_logged, true))
+	if (info->is_mapped ? r != CUDA_ERROR_NOT_SUPPORTED : backend == GP_CONFIG_BACKEND_DEVICE)
+		return;
+	if (atomic_exchange(&is_logged, true))
 		return;
 	if (info->is_mapped)
 		gp_log(GP_LOG_WARN,
@@ -500,14 +514,14 @@ static void log_no_sync_memops(const struct gp_block_info *info, CUresult r)
 			r, gp_backend_name(backend));
 }
 
-/* For mapped memory, after the driver has refused. */
-static CUresult synchronise_memops(CUdeviceptr ptr, bool is_on)
+/* Sets CU_POINTER_ATTRIBUTE_SYNC_MEMOPS of mapped memory. */
+static CUresult synchronise_memops(CUdeviceptr ptr, const unsigned *value)
 {
 	struct gp_pool *pool = gp_addrmap_pool_of(&gp_state.device_map, ptr);
-	CUresult r = CUDA_SUCCESS;
+	CUresult r = pool && value ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 
-	if (is_on)
-		r = pool ? gp_memops_synchronise(gp_pool_owner(pool)) : CUDA_ERROR_INVALID_VALUE;
+	if (!r && *value)
+		r = gp_memops_synchronise(gp_pool_owner(pool));
 	gp_pool_put(pool);
 	return r;
 }
@@ -527,9 +541,10 @@ CUresult hook_cuPointerSetAttribute(const void *value, int attribute, CUdevicept
 	r = gp_kept_end(ptr, 1);
 	if (r)
 		return r;
-	r = gp_real.cuPointerSetAttribute(value, attribute, ptr);
-	if (r == CUDA_ERROR_NOT_SUPPORTED && is_ours && info.is_mapped && value)
-		r = synchronise_memops(ptr, *(const unsigned *)value != 0);
+	if (is_ours && info.is_mapped)
+		r = synchronise_memops(ptr, value);
+	else
+		r = gp_real.cuPointerSetAttribute(value, attribute, ptr);
 	if (r && is_ours)
 		log_no_sync_memops(&info, r);
 	/*
