@@ -580,10 +580,12 @@ static int streamed_new(struct gp_context *context, struct gp_pool **ret_pool)
 		r = pool_new(context, GP_KIND_VMM, granule, &pool);
 	if (r)
 		return r == -ENOMEM ? r : -ENOTSUP;
-	if (gp_mapping_try(context, pool)) {
+	/* A trial changes the features of the context, which chunks of later pools are made with meanwhile. */
+	if (!context->can_map && gp_mapping_try(context, pool)) {
 		pool_undo(pool);
 		return -ENOTSUP;
 	}
+	context->can_map = true;
 	*ret_pool = pool;
 	return 0;
 }

@@ -14,13 +14,11 @@ static CUresult add_flag(void)
 	return r || flags & CU_CTX_SYNC_MEMOPS ? r : gp_real.cuCtxSetFlags(flags | CU_CTX_SYNC_MEMOPS);
 }
 
-CUresult gp_memops_synchronise(struct gp_context *context)
+static CUresult add_flag_to(struct gp_context *context)
 {
 	struct gp_driver_scope scope;
 	CUresult r;
 
-	if (!gp_real.cuCtxGetFlags || !gp_real.cuCtxSetFlags)
-		return CUDA_ERROR_NOT_SUPPORTED;
 	if (!gp_context_enter(context))
 		return CUDA_ERROR_INVALID_VALUE; /* the memory has ended with it */
 	r = gp_driver_enter(&scope, context->handle);
@@ -28,17 +26,39 @@ CUresult gp_memops_synchronise(struct gp_context *context)
 		r = add_flag();
 		gp_driver_leave(&scope);
 	}
-	if (!r)
-		atomic_store(&context->syncs_memops, true);
 	gp_context_leave(context);
 	return r == CUDA_ERROR_NOT_FOUND ? CUDA_ERROR_NOT_SUPPORTED : r; /* the driver's own refusal */
 }
 
-unsigned gp_memops_flags(CUcontext handle, CUdevice device)
+/* It is noted first, so that no thread of the program sets flags without it afterwards. */
+CUresult gp_memops_synchronise(struct gp_context *context)
 {
-	struct gp_context *context = gp_table_find(handle, device);
+	bool was_noted;
+	CUresult r;
+
+	if (!gp_real.cuCtxGetFlags || !gp_real.cuCtxSetFlags)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	was_noted = atomic_exchange(&context->syncs_memops, true);
+	r = add_flag_to(context);
+	if (r && !was_noted)
+		atomic_store(&context->syncs_memops, false);
+	return r;
+}
+
+unsigned gp_memops_flags(CUcontext handle)
+{
+	struct gp_context *context = gp_table_find(handle, -1);
 	unsigned flags = context && atomic_load(&context->syncs_memops) ? CU_CTX_SYNC_MEMOPS : 0;
 
 	gp_context_put(context);
 	return flags;
+}
+
+void gp_memops_restore(CUdevice device)
+{
+	struct gp_context *context = gp_table_find(NULL, device);
+
+	if (context && atomic_load(&context->syncs_memops))
+		(void)add_flag_to(context);
+	gp_context_put(context);
 }

@@ -13,5 +13,8 @@
 /* Sets the flag for good. Returns CUDA_ERROR_NOT_SUPPORTED if the driver has no such flag, or the driver's error. */
 CUresult gp_memops_synchronise(struct gp_context *context);
 
-/* Returns the flag if it has been set in that way, or 0. The arguments are those of gp_table_find. */
-unsigned gp_memops_flags(CUcontext handle, CUdevice device);
+/* Returns the flag if it has been set in that way, or 0. */
+unsigned gp_memops_flags(CUcontext handle);
+
+/* Sets the flag again after the program has set the flags of the device's primary context, if it was set. */
+void gp_memops_restore(CUdevice device);

@@ -78,7 +78,7 @@ static inline struct gp_pool *gp_region_pool(struct gp_context *context)
 	return gp_likely(id == GP_REGION_NONE) ? context->pool : gp_region_pool_slow(context, id);
 }
 
-/* Returns the pool from which the thread allocates in stream order, likewise. Creates it if needed. */
+/* Returns the pool from which the thread allocates in stream order, likewise. */
 static inline struct gp_pool *gp_region_streamed_pool(struct gp_context *context)
 {
 	if (!atomic_load_explicit(&context->regions.are_streams_apart, memory_order_relaxed))

@@ -107,7 +107,19 @@ struct gp_pool *gp_region_pool_slow(struct gp_context *context, int id)
 	return gp_likely(pool != NULL) ? pool : create_pool(context, id);
 }
 
-/* If the driver cannot map memory, all allocations in stream order are served from the other pools from now on. */
+static bool is_any_streamed(struct gp_context *context)
+{
+	int id = gp_region_count();
+
+	while (id >= GP_REGION_NONE && !pool_at(streamed_place_of(context, id)))
+		id--;
+	return id >= GP_REGION_NONE;
+}
+
+/*
+ * If the driver cannot map memory, all allocations in stream order are served from the other pools from now on. If it
+ * can, but no further pool can be created, those outside of regions share theirs. Returns NULL if there is none.
+ */
 static struct gp_pool *create_streamed_locked(struct gp_context *context, int id)
 {
 	place *at = streamed_place_of(context, id);
@@ -116,12 +128,16 @@ static struct gp_pool *create_streamed_locked(struct gp_context *context, int id
 
 	if (pool || !atomic_load(&context->regions.are_streams_apart))
 		return pool;
+	if (atomic_load(&context->regions.is_full))
+		return pool_at(streamed_place_of(context, GP_REGION_NONE));
 	r = gp_context_sibling_new(context, true, &pool);
 	if (!r)
 		return settle(context, id, at, pool);
-	if (r == -ENOTSUP)
+	if (is_any_streamed(context))
+		atomic_store(&context->regions.is_full, true);
+	else if (r == -ENOTSUP)
 		atomic_store(&context->regions.are_streams_apart, false);
-	return NULL;
+	return pool_at(streamed_place_of(context, GP_REGION_NONE));
 }
 
 /* The thread would keep the lock if it were cancelled in the driver. */

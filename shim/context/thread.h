@@ -68,7 +68,10 @@ void gp_thread_go_to_region(int region);
 /* Finds or creates the thread's cache for its current context, which the caller passes. NULL if it may have none. */
 struct gp_tcache *gp_thread_cache_slow(CUcontext handle);
 
-/* Returns the cache for allocations in stream order that goes with a cache of this thread. NULL: there is no memory. */
+/*
+ * Returns the cache for allocations in stream order that goes with a cache of this thread. NULL: there is no memory. If
+ * there is none yet, the caller must use the context.
+ */
 struct gp_tcache *gp_thread_streamed_slow(struct gp_thread_cache *cache);
 
 static inline struct gp_tcache *gp_thread_streamed(struct gp_thread_cache *cache)

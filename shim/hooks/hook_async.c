@@ -134,8 +134,16 @@ struct place {
 	CUcontext current;
 	struct gp_context *context;
 	struct gp_thread_cache *slot; /* the thread's; or NULL */
-	struct gp_context *used;      /* to be put; or NULL */
+	struct gp_context *used; /* the same, held, and to be put; or NULL: the thread's cache keeps its own pool */
 };
+
+/* Holds the context, and so its pools, which another thread may end. Returns false if it has ended. */
+static bool hold(struct place *place)
+{
+	if (!place->used)
+		place->used = gp_context_current();
+	return place->used == place->context;
+}
 
 /* Finds the context of the calling thread. Returns false if gpupool cannot serve it. */
 static bool find_place(struct place *place)
@@ -202,20 +210,19 @@ static enum gp_async_left why_left_at(struct async *a, const struct place *place
  * Allocates from what was freed on the stream. The fast path does not try this once the process has several contexts
  * (GP_SLOW_PATH_CURRENT), but frees go there. Returns the address, or 0.
  */
-static uint64_t take_freed(
-	const struct place *place, uint64_t bytes, uint64_t stream, uint32_t module, unsigned account)
+static uint64_t take_freed(struct place *place, uint64_t bytes, uint64_t stream, uint32_t module, unsigned account)
 {
 	unsigned others = GP_SLOW_PATH_TO_ALLOC & ~(unsigned)GP_SLOW_PATH_CURRENT;
 	struct gp_tcache *tcache;
 
-	if (!place->slot || gp_slow_path_is_any(others))
+	if (!place->slot || gp_slow_path_is_any(others) || (!place->slot->streamed && !hold(place)))
 		return 0;
 	tcache = gp_thread_streamed(place->slot);
 	return tcache ? gp_tcache_alloc_on(tcache, bytes, stream, module, account) : 0;
 }
 
 /* Allocates at the place. Returns GP_ASYNC_LEFT_NONE, or why the driver must be called. */
-static enum gp_async_left alloc_at(struct async *a, const struct place *place, CUresult *ret_r)
+static enum gp_async_left alloc_at(struct async *a, struct place *place, CUresult *ret_r)
 {
 	struct gp_failure failure = {0};
 	struct gp_alloc_options options = {.module = gp_module_now(), .ret_failure = &failure};
@@ -239,6 +246,8 @@ static enum gp_async_left alloc_at(struct async *a, const struct place *place, C
 		*a->ptr = addr;
 		return GP_ASYNC_LEFT_NONE;
 	}
+	if (!hold(place))
+		return GP_ASYNC_LEFT_NO_CONTEXT;
 	r = gp_memory_alloc(
 		gp_region_streamed_pool(place->context), place->context->device->index, a->bytes, &options, &addr);
 	if (!gp_memory_is_answered(r, ret_r))

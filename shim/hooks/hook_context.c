@@ -285,18 +285,25 @@ CUresult hook_cuCtxSetFlags(unsigned flags)
 	CUcontext current = NULL;
 
 	if (!gp_real.cuCtxGetCurrent(&current) && current)
-		flags |= gp_memops_flags(current, -1);
+		flags |= gp_memops_flags(current);
 	return gp_real.cuCtxSetFlags(flags);
 }
 
+/* These flags are also those of the next primary context of the device, which must not get that one. */
 CUresult hook_cuDevicePrimaryCtxSetFlags(CUdevice device, unsigned flags)
 {
-	return gp_real.cuDevicePrimaryCtxSetFlags(device, flags | gp_memops_flags(NULL, device));
+	CUresult r = gp_real.cuDevicePrimaryCtxSetFlags(device, flags);
+
+	gp_memops_restore(device);
+	return r;
 }
 
 CUresult hook_cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned flags)
 {
-	return gp_real.cuDevicePrimaryCtxSetFlags_v2(device, flags | gp_memops_flags(NULL, device));
+	CUresult r = gp_real.cuDevicePrimaryCtxSetFlags_v2(device, flags);
+
+	gp_memops_restore(device);
+	return r;
 }
 
 struct green_end {

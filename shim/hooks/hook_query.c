@@ -329,9 +329,9 @@ static void answer_attribute(void *data, int attribute, const struct gp_block_in
 			*(unsigned char *)data = 1;
 		break;
 	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-		/* The driver answers for tokens, which set it, and for all memory of a context with the flag. */
-		if (info->is_mapped)
-			*(unsigned char *)data = info->is_retired && (*(unsigned char *)data || is_synchronised(info));
+		/* With the flag all memory of the context has it. The program has set it for exported blocks alone. */
+		if (info->is_mapped && is_synchronised(info))
+			*(unsigned char *)data = info->is_retired;
 		break;
 	case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
 		if (info->is_mapped)

@@ -329,6 +329,16 @@ DEVIATIONS = (
         ),
     ),
     Deviation(
+        "memory in stream order ends with its primary context",
+        "the pool's memory belongs to the context, as that of cudaMalloc; the driver's pools belong to the device",
+        "asyncoff",
+        "memory of a pool outlives a reset",
+        "Memory in stream order ends with a reset",
+        (
+            Row("async", r"reset/(read|word|free) after the reset", STREAMED, "1|0"),
+        ),
+    ),
+    Deviation(
         "a copy on a stream of another device reaches memory of a pool that is not open to that device",
         "it is memory like that of cudaMalloc, which the driver copies on streams of every device, or with vmm memory that "
         "is opened for such copies",

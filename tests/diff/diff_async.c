@@ -769,6 +769,30 @@ static void exchange(void)
 	in_threads(exchange_in_thread);
 }
 
+/* The driver's pools belong to the device, and their memory does not end with the primary context. */
+static void reset(void)
+{
+	CUstream stream;
+	CUdeviceptr ptr;
+	unsigned word = 0;
+
+	app_start();
+	stream = app_stream();
+	ptr = take(4 * MIB, stream);
+	app_fill(stream, ptr, TOUCHED, 5);
+	APP_MUST(cuStreamSynchronize(stream));
+	APP_MUST(cuDevicePrimaryCtxReset_v2(0));
+	APP_MUST(cuDevicePrimaryCtxRetain(&app_ctx, 0));
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	app_result("read after the reset", cuMemcpyDtoH_v2(&word, ptr, sizeof(word)));
+	app_say("word after the reset", "%u", word);
+	app_result("free after the reset", cuMemFree_v2(ptr));
+	app_result("second free", cuMemFree_v2(ptr));
+	ptr = 0;
+	app_result("allocation after the reset", cuMemAllocAsync(&ptr, 4 * MIB, NULL));
+	app_result("its free", cuMemFreeAsync(ptr, NULL));
+}
+
 const struct app_scenario app_scenarios[] = {
 	{"idle-books", idle_books}, /* before any allocation in stream order */
 	{"bad-input", bad_input},
@@ -786,5 +810,6 @@ const struct app_scenario app_scenarios[] = {
 	{"other-pools", other_pools},
 	{"threads", threads},
 	{"exchange", exchange},
+	{"reset", reset},
 	{0},
 };

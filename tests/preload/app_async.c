@@ -779,5 +779,6 @@ const struct app_scenario app_scenarios[] = {
 	{"apart-by-threads", apart_by_threads},
 	{"apart-in-created", apart_in_created},
 	{"apart-and-synchronous", apart_and_synchronous},
+	{"apart-and-ended", apart_and_ended},
 	{0},
 };

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <unistd.h>
 
 #include "app_async.h"
@@ -124,6 +125,38 @@ void apart_and_synchronous(void)
 	APP_MUST(cuMemFreeAsync(ptr, stream));
 	app_result("reused", take(4 * MIB, stream) == ptr);
 	app_fact("flags were set", app_calls("cuCtxSetFlags"));
+	app_report_driver();
+}
+
+static void *grow_refused(void *unused)
+{
+	bool (*fault)(const char *spec) = (bool (*)(const char *))app_simulator("simgpu_fault");
+	char spec[64];
+	CUstream stream;
+	CUdeviceptr ptr;
+
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	(void)app_alloc(MIB);
+	stream = app_stream();
+	(void)take(MIB, stream);
+	snprintf(spec, sizeof(spec), "cuMemSetAccess:%u+=801", (unsigned)app_calls("cuMemSetAccess") + 1);
+	(void)fault(spec);
+	app_stop_calls("cuMemRelease", false);
+	app_result("allocation", cuMemAllocAsync(&ptr, 64 * MIB, stream) != 0);
+	return NULL;
+}
+
+/* The context ends while a thread gives back the chunk with which the pool could not grow. */
+void apart_and_ended(void)
+{
+	pthread_t thread;
+
+	app_start();
+	APP_MUST(pthread_create(&thread, NULL, grow_refused, NULL));
+	app_await_stopped_call();
+	app_result("reset", cuDevicePrimaryCtxReset_v2(0));
+	app_release_calls();
+	APP_MUST(pthread_join(thread, NULL));
 	app_report_driver();
 }
 

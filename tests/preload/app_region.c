@@ -317,6 +317,11 @@ static void in_stream_order(void)
 	total = status().total_bytes;
 	app_fact("released", (uint64_t)gpupool_region_invalidate("mine"));
 	app_fact("total shrank by", total - status().total_bytes);
+	total = app_calls("cuMemCreate");
+	(void)gpupool_region_begin("yours");
+	(void)once_on(stream, MIB);
+	(void)gpupool_region_end();
+	app_fact("chunks of a second region", app_calls("cuMemCreate") - total);
 	app_fact("by the driver", app_calls("cuMemAllocAsync"));
 	app_report_driver();
 }

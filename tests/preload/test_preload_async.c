@@ -538,6 +538,17 @@ START_TEST(a_limit_holds_for_both_pools_and_each_gives_way_to_the_other)
 }
 END_TEST
 
+/* Nothing serves from the thread's cache while call sites are taken. */
+START_TEST(a_context_may_end_while_a_pool_of_stream_order_grows)
+{
+	static const char *const env[] = {
+		ON, "GPUPOOL_POOL=split", "GPUPOOL_STACKS=8", "GPUPOOL_REPORT=/dev/null", "MALLOC_PERTURB_=85", NULL};
+
+	run("apart-and-ended", env);
+	ck_assert_str_eq(play_out, "reset: 0\nallocation: 1\n");
+}
+END_TEST
+
 START_TEST(threads_that_allocate_first_in_stream_order_share_one_pool)
 {
 	static const char *const env[] = {ON, "GPUPOOL_POOL=split", NULL};
@@ -597,6 +608,7 @@ static void add(TCase *tc)
 		tc, mapped_memory_has_synchronous_operations_by_a_flag_of_its_context, 0, (int)LENGTH(sorts));
 	tcase_add_test(tc, a_message_says_that_an_old_driver_has_no_synchronous_operations_for_mapped_memory);
 	tcase_add_loop_test(tc, a_limit_holds_for_both_pools_and_each_gives_way_to_the_other, 0, (int)LENGTH(sorts));
+	tcase_add_test(tc, a_context_may_end_while_a_pool_of_stream_order_grows);
 	tcase_add_test(tc, threads_that_allocate_first_in_stream_order_share_one_pool);
 	tcase_add_loop_test(
 		tc, memory_freed_on_a_stream_of_a_full_device_is_counted_as_free_and_goes_back, 0, (int)LENGTH(pools));
