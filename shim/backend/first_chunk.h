@@ -4,8 +4,8 @@
 
 /*
  * The first chunk of a context. Only a chunk that is created and mapped shows that the driver can map memory, and this
- * takes the driver 0.1 ms. So the context keeps that chunk until the end of the allocation that made the context. The
- * first growth takes it, as a rule at the address where it is mapped already.
+ * takes the driver 0.1 ms. So the context keeps that chunk until the end of the allocation that made the context, or
+ * its first pool of mapped memory. The first growth takes it, as a rule at the address where it is mapped already.
  *
  * No other memory is created in the context while it keeps a chunk or a thread has taken the chunk, and so none is
  * mapped at the chunk's addresses: each creation first takes the chunk, gives it back, or waits for the thread that has
@@ -17,11 +17,11 @@
 /* The calling thread's. */
 struct gp_first_chunks {
 	uint64_t expected_bytes;   /* what the allocation under way requests, or 0 */
-	struct gp_context *keeper; /* a context that it made and that keeps a chunk, with a reference; or NULL */
+	struct gp_context *keeper; /* a context that keeps a chunk for it, with a reference; or NULL */
 };
 extern _Thread_local struct gp_first_chunks gp_first_chunks __attribute__((tls_model("initial-exec")));
 
-/* Lets a context that no other thread knows keep a mapped chunk. */
+/* Lets a context keep a mapped chunk of a pool that no other thread knows, the first one of mapped memory. */
 void gp_first_chunk_keep(struct gp_context *context, const struct gp_first_chunk *chunk);
 
 /*
@@ -48,7 +48,7 @@ static inline void gp_first_chunk_expect(uint64_t bytes)
 
 void gp_first_chunk_release_slow(void);
 
-/* Lets no context that this thread made keep a chunk. */
+/* Lets no context keep a chunk for this thread. */
 static inline void gp_first_chunk_release(void)
 {
 	if (gp_unlikely(gp_first_chunks.keeper != NULL))

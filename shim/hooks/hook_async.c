@@ -19,6 +19,7 @@
 #include "made_pool.h"
 #include "shim/backend/default_pool.h"
 #include "shim/backend/driver_pool.h"
+#include "shim/backend/first_chunk.h"
 #include "shim/backend/foreign_free.h"
 #include "shim/context/driver_call.h"
 #include "shim/context/libraries.h"
@@ -278,8 +279,10 @@ static enum gp_async_left alloc_pooled(struct async *a, CUresult *ret_r)
 		return a->made.left;
 	gp_libraries_see();
 	gp_foreign_poll();
+	gp_first_chunk_expect(a->bytes);
 	why = find_place(&place) ? alloc_at(a, &place, ret_r) : GP_ASYNC_LEFT_NO_CONTEXT;
 	gp_context_put(place.used);
+	gp_first_chunk_settle();
 	return why;
 }
 

@@ -780,5 +780,6 @@ const struct app_scenario app_scenarios[] = {
 	{"apart-in-created", apart_in_created},
 	{"apart-and-synchronous", apart_and_synchronous},
 	{"apart-and-ended", apart_and_ended},
+	{"apart-and-ended-early", apart_and_ended_early},
 	{0},
 };

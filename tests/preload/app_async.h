@@ -30,6 +30,7 @@ void apart_by_threads(void);
 void apart_in_created(void);
 void apart_and_synchronous(void);
 void apart_and_ended(void);
+void apart_and_ended_early(void);
 
 /* Scenarios of app_async_elsewhere.c. */
 void elsewhere(void);

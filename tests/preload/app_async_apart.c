@@ -160,6 +160,39 @@ void apart_and_ended(void)
 	app_report_driver();
 }
 
+static void *take_as_it_ends(void *unused)
+{
+	CUstream stream;
+	CUdeviceptr ptr;
+
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	(void)app_alloc(MIB);
+	stream = app_stream();
+	app_stop_calls("cuMemSetAccess", true);
+	app_result("allocation", cuMemAllocAsync(&ptr, MIB, stream) != 0);
+	return NULL;
+}
+
+/* The context ends while its pool is made, with a chunk that is mapped already. */
+void apart_and_ended_early(void)
+{
+	CUstream stream;
+	pthread_t thread;
+
+	app_start();
+	APP_MUST(pthread_create(&thread, NULL, take_as_it_ends, NULL));
+	app_await_stopped_call();
+	app_result("reset", cuDevicePrimaryCtxReset_v2(0));
+	app_release_calls();
+	APP_MUST(pthread_join(thread, NULL));
+	APP_MUST(cuDevicePrimaryCtxRetain(&app_ctx, 0));
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	stream = app_stream();
+	app_result("free of the next context's", cuMemFreeAsync(take(MIB, stream), stream));
+	app_fact("chunks of the device", app_calls("cuMemCreate") - app_calls("cuMemRelease"));
+	app_report_driver();
+}
+
 /* A context that is created later works with memory in stream order. */
 void apart_in_created(void)
 {
