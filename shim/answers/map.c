@@ -40,6 +40,7 @@ struct block {
 struct pool {
 	int device; /* -1: pinned */
 	int region;
+	bool is_streamed; /* for allocations in stream order */
 	size_t first, n;
 	uint64_t n_blocks, n_segments;
 	uint64_t largest_cached; /* bytes of the largest run of cached blocks */
@@ -104,8 +105,10 @@ static void note_pool(void *arg, struct gp_pool *gp)
 		return;
 	}
 	map->pools[map->n_pools] = (struct pool){.device = map->device, .first = map->n_blocks, .end = UINT64_MAX};
-	if (map->context)
+	if (map->context) {
 		map->pools[map->n_pools].region = gp_region_of(map->context, gp);
+		map->pools[map->n_pools].is_streamed = gp_region_is_streamed(map->context, gp);
+	}
 	gp_pool_each_block(gp, note_block, map);
 	map->is_truncated = map->is_truncated || map->pools[map->n_pools].n < map->pools[map->n_pools].n_blocks;
 	map->n_pools += map->pools[map->n_pools].n_blocks > 0;
@@ -201,6 +204,7 @@ static void write_pool(struct gp_json *out, struct map *map, const struct pool *
 	gp_json_device(out, "device", pool->device);
 	gp_json_string(out, "kind", pool->device < 0 ? "pinned" : "device");
 	gp_json_string(out, "region", pool->region ? gp_region_name(pool->region) : NULL);
+	gp_json_bool(out, "in_stream_order", pool->is_streamed);
 	gp_json_u64(out, "n_segments", pool->n_segments);
 	gp_json_u64(out, "n_blocks", pool->n_blocks);
 	gp_json_u64(out, "largest_cached_bytes", pool->largest_cached);

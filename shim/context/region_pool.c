@@ -172,6 +172,11 @@ int gp_region_of(struct gp_context *context, const struct gp_pool *pool)
 	return id;
 }
 
+bool gp_region_is_streamed(const struct gp_context *context, const struct gp_pool *pool)
+{
+	return gp_pool_type(pool) != context->regions.kind;
+}
+
 static void visit(place *at, void (*fn)(void *arg, struct gp_pool *pool), void *arg)
 {
 	struct gp_pool *pool = pool_at(at);

@@ -50,6 +50,9 @@ struct gp_pool *gp_region_streamed_slow(struct gp_context *context, int id);
 /* Returns the region of a pool of the context; GP_REGION_NONE for those outside of regions. */
 int gp_region_of(struct gp_context *context, const struct gp_pool *pool);
 
+/* True if the pool serves allocations in stream order alone. */
+bool gp_region_is_streamed(const struct gp_context *context, const struct gp_pool *pool);
+
 /* Adds up the counters of a region on a device. Returns the number of contexts that have pools for it there. */
 unsigned gp_region_totals(int id, int device, struct gp_stats *ret_stats);
 

@@ -776,6 +776,7 @@ const struct app_scenario app_scenarios[] = {
 	{"created-later", created_later},
 	{"apart", apart},
 	{"apart-at-limit", apart_at_limit},
+	{"apart-on-the-map", apart_on_the_map},
 	{"apart-by-threads", apart_by_threads},
 	{"apart-in-created", apart_in_created},
 	{"apart-and-synchronous", apart_and_synchronous},

@@ -26,6 +26,7 @@ uint64_t make_pairs(CUstream stream, unsigned n);
 /* Scenarios of app_async_apart.c. */
 void apart(void);
 void apart_at_limit(void);
+void apart_on_the_map(void);
 void apart_by_threads(void);
 void apart_in_created(void);
 void apart_and_synchronous(void);

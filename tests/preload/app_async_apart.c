@@ -39,6 +39,14 @@ void apart(void)
 	app_report_driver();
 }
 
+void apart_on_the_map(void)
+{
+	app_start();
+	(void)app_alloc(3 * MIB);
+	(void)take(5 * MIB, app_stream());
+	app_pause("map");
+}
+
 /* Each pool gives back what it has cached before an allocation from the other one fails. */
 void apart_at_limit(void)
 {

@@ -500,6 +500,31 @@ START_TEST(memory_in_stream_order_is_mapped_and_other_memory_is_as_the_pool_type
 }
 END_TEST
 
+static unsigned n_streamed_pools; /* on the map */
+
+static void look_at_map(const char *unused)
+{
+	static const char member[] = "\"in_stream_order\":true";
+
+	for (const char *at = play_ask("map"); (at = strstr(at, member)); at += strlen(member))
+		n_streamed_pools++;
+}
+
+START_TEST(the_map_tells_which_pool_serves_stream_order)
+{
+	const char *env[] = {ON, sorts[_i].env[0], sorts[_i].env[1], NULL};
+	bool is_all_mapped = strstr(sorts[_i].env[0], "vmm");
+
+	n_streamed_pools = 0;
+	play_run(&(struct play){.program = "app_async",
+		.words = {"apart-on-the-map"},
+		.env = env,
+		.preload = play_library,
+		.at_pause = look_at_map});
+	ck_assert_uint_eq(n_streamed_pools, sorts[_i].is_mapped && !is_all_mapped);
+}
+END_TEST
+
 START_TEST(mapped_memory_has_synchronous_operations_by_a_flag_of_its_context)
 {
 	const char *env[] = {ON, sorts[_i].env[0], sorts[_i].env[1], NULL};
@@ -617,6 +642,7 @@ static void add(TCase *tc)
 	tcase_add_loop_test(
 		tc, mapped_memory_has_synchronous_operations_by_a_flag_of_its_context, 0, (int)LENGTH(sorts));
 	tcase_add_test(tc, a_message_says_that_an_old_driver_has_no_synchronous_operations_for_mapped_memory);
+	tcase_add_loop_test(tc, the_map_tells_which_pool_serves_stream_order, 0, (int)LENGTH(sorts));
 	tcase_add_loop_test(tc, a_limit_holds_for_both_pools_and_each_gives_way_to_the_other, 0, (int)LENGTH(sorts));
 	tcase_add_test(tc, a_context_may_end_while_a_pool_of_stream_order_grows);
 	tcase_add_test(tc, a_context_may_end_while_a_pool_of_stream_order_is_made);

@@ -101,6 +101,9 @@ static const struct {
 	{"{\"schema\":\"gpupool.map/2\",\"pools\":[{\"device\":1,\"region\":\"forward \\u001b[2J\",\"segments\":[]}]}",
 		"device 1, region forward ?[2J: 0 B in 0 segments"},
 	{"{\"schema\":\"gpupool.map/2\",\"pools\":[{\"device\":1,\"region\":7,\"segments\":[]}]}", "device 1: 0 B"},
+	{"{\"schema\":\"gpupool.map/2\",\"pools\":[{\"device\":1,\"region\":\"a\",\"in_stream_order\":true,"
+	 "\"segments\":[]}]}",
+		"device 1, in stream order, region a: 0 B in 0 segments"},
 	{POOL("[1,[],{}]"), "pinned memory: 0 B in 0 segments"},
 	{POOL("[{\"address\":7,\"blocks\":[[1],[\"used\",2],[0,\"used\"],[-5,\"used\"],[5,\"odd\"]]}]"), "0 B in 0"},
 	{POOL("[{\"address\":\"\\u001b[2J\",\"blocks\":[[9223372036854775807,\"used\",1,-7],"

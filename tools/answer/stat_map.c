@@ -98,6 +98,7 @@ static void read_pool(struct stat_map *map, const json_t *text)
 	*pool = (struct stat_map_pool){
 		.device = stat_reply_u64(text, "device", &device) ? (int64_t)device : -1,
 		.region = json_is_string(json_object_get(text, "region")) ? stat_reply_text(text, "region") : "",
+		.is_streamed = json_is_true(json_object_get(text, "in_stream_order")),
 		.first = map->n_segments,
 		.n = json_array_size(segments),
 		.n_segments = stat_reply_u64_or_0(text, "n_segments"),
@@ -216,8 +217,8 @@ void stat_map_name(char name[static STAT_MAP_NAME_MAX], const struct stat_map_po
 	if (pool->device < 0)
 		snprintf(name, STAT_MAP_NAME_MAX, "pinned memory");
 	else
-		snprintf(name, STAT_MAP_NAME_MAX, "device %" PRId64 "%s%s", pool->device, *region ? ", region " : "",
-			region);
+		snprintf(name, STAT_MAP_NAME_MAX, "device %" PRId64 "%s%s%s", pool->device,
+			pool->is_streamed ? ", in stream order" : "", *region ? ", region " : "", region);
 }
 
 const char *stat_map_cell_glyph(struct stat_look look, const struct stat_cell *cell)

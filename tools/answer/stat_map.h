@@ -22,6 +22,7 @@ struct stat_segment {
 struct stat_map_pool {
 	int64_t device;     /* -1: pinned memory */
 	const char *region; /* points into the answer; "": none */
+	bool is_streamed;   /* for allocations in stream order */
 	size_t first, n;    /* segments, the largest first */
 	uint64_t n_segments, largest_cached_bytes, largest_unused_bytes;
 	struct stat_segment sum; /* of the listed segments */
@@ -40,7 +41,10 @@ struct stat_map {
 void stat_map_make(struct stat_map *map, const json_t *reply);
 void stat_map_free(struct stat_map *map);
 
-/* Writes the memory that a pool is of: "pinned memory", "device 0", "device 0, region forward". The name is clean. */
+/*
+ * Writes the memory that a pool is of: "pinned memory", "device 0", "device 0, in stream order, region forward". The
+ * name is clean.
+ */
 enum { STAT_MAP_NAME_MAX = 128 };
 void stat_map_name(char name[static STAT_MAP_NAME_MAX], const struct stat_map_pool *pool);
 
