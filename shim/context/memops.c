@@ -30,7 +30,7 @@ static CUresult add_flag_to(struct gp_context *context)
 	return r == CUDA_ERROR_NOT_FOUND ? CUDA_ERROR_NOT_SUPPORTED : r; /* the driver's own refusal */
 }
 
-/* It is noted first, so that no thread of the program sets flags without it afterwards. */
+/* It is noted first, so that calls of the program which set flags afterwards keep it. */
 CUresult gp_memops_synchronise(struct gp_context *context)
 {
 	bool was_noted;

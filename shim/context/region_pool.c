@@ -5,7 +5,6 @@
 
 #include "region_pool.h"
 
-#include <errno.h>
 #include <pthread.h>
 
 #include "pool/pool.h"
@@ -107,37 +106,39 @@ struct gp_pool *gp_region_pool_slow(struct gp_context *context, int id)
 	return gp_likely(pool != NULL) ? pool : create_pool(context, id);
 }
 
-static bool is_any_streamed(struct gp_context *context)
+/* Returns the first one that there is, or NULL. */
+static struct gp_pool *any_streamed(struct gp_context *context)
 {
-	int id = gp_region_count();
+	struct gp_pool *pool = NULL;
 
-	while (id >= GP_REGION_NONE && !pool_at(streamed_place_of(context, id)))
-		id--;
-	return id >= GP_REGION_NONE;
+	for (int id = GP_REGION_NONE; !pool && id <= gp_region_count(); id++)
+		pool = pool_at(streamed_place_of(context, id));
+	return pool;
 }
 
 /*
- * If the driver cannot map memory, all allocations in stream order are served from the other pools from now on. If it
- * can, but no further pool can be created, those outside of regions share theirs. Returns NULL if there is none.
+ * If no such pool can be created, all allocations in stream order are served from the other pools from now on: perhaps
+ * the driver cannot map memory. If only no further one can, the places to come share one that there is. Returns NULL if
+ * there is none.
  */
 static struct gp_pool *create_streamed_locked(struct gp_context *context, int id)
 {
 	place *at = streamed_place_of(context, id);
 	struct gp_pool *pool = pool_at(at);
-	int r;
 
 	if (pool || !atomic_load(&context->regions.are_streams_apart))
 		return pool;
-	if (atomic_load(&context->regions.is_full))
-		return pool_at(streamed_place_of(context, GP_REGION_NONE));
-	r = gp_context_sibling_new(context, true, &pool);
-	if (!r)
+	if (!context->regions.is_streamed_full && !gp_context_sibling_new(context, true, &pool))
 		return settle(context, id, at, pool);
-	if (is_any_streamed(context))
-		atomic_store(&context->regions.is_full, true);
-	else if (r == -ENOTSUP)
+	pool = any_streamed(context);
+	if (!pool) {
 		atomic_store(&context->regions.are_streams_apart, false);
-	return pool_at(streamed_place_of(context, GP_REGION_NONE));
+	} else if (!context->regions.is_streamed_full) {
+		context->regions.is_streamed_full = true;
+		gp_log(GP_LOG_WARN, "cannot create a further cache in stream order on device %d: regions share one",
+			context->device->index);
+	}
+	return pool;
 }
 
 /* The thread would keep the lock if it were cancelled in the driver. */

@@ -26,6 +26,7 @@ struct gp_region_pools {
 	uint64_t granule;                                /* of the main pool */
 	_Atomic bool overlap;           /* work of the context may overlap; new pools are set accordingly */
 	_Atomic bool are_streams_apart; /* allocations in stream order have pools of their own */
+	bool is_streamed_full;          /* no further one can be created; under the next */
 	struct gp_mutex streamed_lock;  /* held while one of them is made */
 	_Atomic(struct gp_pool *) streamed[GP_REGIONS_MAX + 1]; /* those, by id; likewise */
 };

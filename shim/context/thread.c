@@ -217,8 +217,13 @@ static void add_cache(struct gp_thread *self, struct gp_context *context)
 
 struct gp_tcache *gp_thread_streamed_slow(struct gp_thread_cache *cache)
 {
-	struct gp_pool *pool = gp_region_streamed_pool(cache->context);
+	struct gp_context *context = cache->context;
+	int region = cache->region;
+	struct gp_pool *pool = gp_region_streamed_pool(context);
 
+	/* A callback of the program, in a driver call for a new pool, may have moved the thread's caches. */
+	if (gp_unlikely(cache->context != context || cache->region != region))
+		return NULL;
 	cache->streamed = pool == gp_tcache_pool(cache->tcache) ? cache->tcache : new_cache(pool);
 	return cache->streamed;
 }

@@ -329,7 +329,7 @@ static void answer_attribute(void *data, int attribute, const struct gp_block_in
 			*(unsigned char *)data = 1;
 		break;
 	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-		/* With the flag all memory of the context has it. The program has set it for exported blocks alone. */
+		/* With the flag all memory of the context has it. Blocks that are not exported do not show it. */
 		if (info->is_mapped && is_synchronised(info))
 			*(unsigned char *)data = info->is_retired;
 		break;

@@ -326,6 +326,39 @@ static void in_stream_order(void)
 	app_report_driver();
 }
 
+static bool inject(const char *spec)
+{
+	bool (*fault)(const char *) = (bool (*)(const char *))app_simulator("simgpu_fault");
+
+	return fault(spec);
+}
+
+/* The driver has no addresses for a second pool in stream order. */
+static void without_addresses(void)
+{
+	CUdeviceptr inside;
+	CUstream stream;
+	uint64_t plain;
+	char spec[64];
+
+	app_start();
+	stream = app_stream();
+	(void)gpupool_region_begin("mine");
+	APP_MUST(cuMemAllocAsync(&inside, MIB, stream));
+	(void)gpupool_region_end();
+	plain = app_calls("cuMemAlloc_v2");
+	snprintf(spec, sizeof(spec), "cuMemAddressReserve:%u+=2", (unsigned)app_calls("cuMemAddressReserve") + 1);
+	app_fact("faults", inject(spec));
+	for (unsigned i = 0; i < 3; i++)
+		APP_MUST(cuMemAllocAsync(&inside, 32 * MIB, stream));
+	app_fact("plain memory in stream order", app_calls("cuMemAlloc_v2") - plain);
+	(void)gpupool_region_begin("yours");
+	inside = once(40 * MIB);
+	(void)gpupool_region_end();
+	app_fact("reused outside", once(40 * MIB) == inside);
+	app_report_driver();
+}
+
 /* The pools of regions end with their context, and regions work again in the next one. */
 static void reset(void)
 {
@@ -577,6 +610,7 @@ const struct app_scenario app_scenarios[] = {
 	{"full", full},
 	{"invalidate", invalidate},
 	{"in-stream-order", in_stream_order},
+	{"without-addresses", without_addresses},
 	{"loop", loop_in_none},
 	{"loop-region", loop_in_region},
 	{"many", many},

@@ -237,6 +237,19 @@ START_TEST(a_region_has_memory_in_stream_order_of_its_own)
 }
 END_TEST
 
+START_TEST(without_addresses_for_a_further_pool_in_stream_order_regions_share_one)
+{
+	static const char *const env[] = {GPU, "GPUPOOL_POOL=split", NULL};
+
+	play_region("without-addresses", env, NULL);
+	ck_assert_uint_eq(play_fact("faults"), 1);
+	ck_assert_uint_eq(play_fact("plain memory in stream order"), 0);
+	ck_assert_uint_eq(play_fact("reused outside"), 0);
+	ck_assert_uint_eq(count(play_err, "cannot create a further cache in stream order on device 0"), 1);
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
 START_TEST(a_context_that_ends_releases_the_memory_of_its_regions)
 {
 	const char *env[] = {kinds[_i], GPU, "GPUPOOL_LOG=error", NULL};
@@ -517,6 +530,7 @@ static void add(TCase *tc)
 	tcase_add_test(tc, an_out_of_memory_report_counts_fragmented_free_memory_of_regions);
 	tcase_add_loop_test(tc, an_invalidated_region_releases_its_cache_now_and_busy_blocks_later, 0, n);
 	tcase_add_loop_test(tc, a_region_has_memory_in_stream_order_of_its_own, 0, n);
+	tcase_add_test(tc, without_addresses_for_a_further_pool_in_stream_order_regions_share_one);
 	tcase_add_loop_test(tc, a_context_that_ends_releases_the_memory_of_its_regions, 0, n);
 	tcase_add_loop_test(tc, threads_in_regions_survive_the_end_of_their_context, 0, n);
 	tcase_add_loop_test(tc, a_free_in_a_region_after_the_driver_has_ended_returns_its_error, 0, n);
