@@ -5,7 +5,7 @@
 /*
  * CU_POINTER_ATTRIBUTE_SYNC_MEMOPS for mapped memory, for which the driver refuses it: memory operations that are
  * synchronous always wait then, also those that the driver lets run on. A flag of the context, CU_CTX_SYNC_MEMOPS, has
- * this effect for all of its memory (measured on an H100; CUDA 12.1).
+ * this effect for all of its memory (measured on an H100 and an H200). Drivers from CUDA 12.1 on have it.
  */
 
 #include "context.h"

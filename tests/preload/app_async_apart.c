@@ -154,17 +154,23 @@ static void *grow_refused(void *unused)
 	return NULL;
 }
 
-/* The context ends while a thread gives back the chunk with which the pool could not grow. */
-void apart_and_ended(void)
+/* Ends the context while a thread is in a call of the driver. */
+static void end_under(void *(*fn)(void *))
 {
 	pthread_t thread;
 
 	app_start();
-	APP_MUST(pthread_create(&thread, NULL, grow_refused, NULL));
+	APP_MUST(pthread_create(&thread, NULL, fn, NULL));
 	app_await_stopped_call();
 	app_result("reset", cuDevicePrimaryCtxReset_v2(0));
 	app_release_calls();
 	APP_MUST(pthread_join(thread, NULL));
+}
+
+/* The thread gives back the chunk with which the pool could not grow. */
+void apart_and_ended(void)
+{
+	end_under(grow_refused);
 	app_report_driver();
 }
 
@@ -181,18 +187,12 @@ static void *take_as_it_ends(void *unused)
 	return NULL;
 }
 
-/* The context ends while its pool is made, with a chunk that is mapped already. */
+/* The thread makes the pool, and has mapped a chunk for it. */
 void apart_and_ended_early(void)
 {
 	CUstream stream;
-	pthread_t thread;
 
-	app_start();
-	APP_MUST(pthread_create(&thread, NULL, take_as_it_ends, NULL));
-	app_await_stopped_call();
-	app_result("reset", cuDevicePrimaryCtxReset_v2(0));
-	app_release_calls();
-	APP_MUST(pthread_join(thread, NULL));
+	end_under(take_as_it_ends);
 	APP_MUST(cuDevicePrimaryCtxRetain(&app_ctx, 0));
 	APP_MUST(cuCtxSetCurrent(app_ctx));
 	stream = app_stream();

@@ -50,7 +50,7 @@ static void free_elsewhere(bool is_blocking, bool is_copied_on_legacy, bool is_f
 	}
 	app_result("wrong words", (int)wrong);
 	app_fact("by the driver", calls_of_driver());
-	app_fact("memory from the driver", app_calls("cuMemAlloc_v2"));
+	app_fact("memory from the driver", app_calls("cuMemAlloc_v2") + app_calls("cuMemCreate"));
 	app_report_driver();
 }
 

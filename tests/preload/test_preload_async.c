@@ -590,7 +590,7 @@ START_TEST(threads_that_allocate_first_in_stream_order_share_one_pool)
 
 	run("apart-by-threads", env);
 	ck_assert_str_eq(play_out, "wrong words: 0\n");
-	/* One to try, and some for the blocks. Threads that made pools of their own would try one each. */
+	/* One or more for the blocks. Threads that made pools of their own would map one each. */
 	ck_assert_uint_lt(play_fact("chunks"), 8);
 	ck_assert_uint_eq(play_fact("by the driver"), 0);
 	ck_assert_uint_eq(play_fact("races"), 0);
