@@ -134,25 +134,50 @@ void gp_pool_quiesce(struct gp_pool *pool)
 	gp_fence_quiesce(pool->fence);
 }
 
+struct survival {
+	gp_pool_survive_fn *fn;
+	void *arg;
+	uint64_t kept_bytes;
+};
+
+/* Lets a block that the program held a moment ago survive, if it may. */
+static bool survives_locked(struct gp_pool *pool, const struct gp_block_info *info, struct survival *survival)
+{
+	if (!survival->fn || !info->is_mapped || !info->is_of_stream ||
+		!gp_arena_can_keep_locked(pool, info->addr, info->rounded) || !survival->fn(survival->arg, info))
+		return false;
+	survival->kept_bytes += gp_arena_keep_locked(pool, info->addr, info->rounded);
+	return true;
+}
+
 /*
  * Takes a block from the program before it leaves the map. Otherwise a free that has found it there without a lock
  * could still claim it, although the address may belong to a different allocation by then. The free either has claimed
  * it already and learns that the pool is dead, or looks again and finds nothing.
  */
-static void revoke_locked(struct gp_pool *pool, struct gp_block *block)
+static void revoke_locked(struct gp_pool *pool, struct gp_block *block, struct survival *survival)
 {
 	uint64_t word = atomic_load_explicit(&block->word, memory_order_relaxed);
+	bool is_counted = gp_block_state(block) != GP_BLOCK_TCACHED;
+	struct gp_block_info info = gp_block_describe(block);
 
 	gp_retainer_forget_locked(block);
-	if (gp_block_state(block) != GP_BLOCK_TCACHED)
+	/* A block that survives counts for its account until it is freed. */
+	if ((!gp_block_claim_as(block, word, GP_BLOCK_RETURNING) || !survives_locked(pool, &info, survival)) &&
+		is_counted)
 		gp_pool_uncharge_account(pool, block);
 	atomic_store_explicit(&block->account, GP_ACCOUNT_NONE, memory_order_relaxed);
-	(void)gp_block_claim_as(block, word, GP_BLOCK_RETURNING);
 	gp_block_unmap_locked(pool, block);
 }
 
 void gp_pool_drop(struct gp_pool *pool)
 {
+	gp_pool_drop_except(pool, NULL, NULL);
+}
+
+void gp_pool_drop_except(struct gp_pool *pool, gp_pool_survive_fn *fn, void *arg)
+{
+	struct survival survival = {.fn = fn, .arg = arg};
 	struct gp_list *link, *tmp;
 	uint64_t bytes;
 
@@ -164,7 +189,7 @@ void gp_pool_drop(struct gp_pool *pool)
 		struct gp_segment *segment = gp_container_of(link, struct gp_segment, link);
 
 		for (struct gp_block *b = segment->first; b; b = b->next)
-			revoke_locked(pool, b);
+			revoke_locked(pool, b, &survival);
 		gp_addrmap_remove_segment(pool->options.map, segment);
 		gp_list_remove(link);
 	}
@@ -188,7 +213,14 @@ void gp_pool_drop(struct gp_pool *pool)
 	gp_mutex_unlock(&pool->lock);
 	if (pool->fence == &pool->own_fence)
 		gp_fence_drop(pool->fence);
-	gp_budget_uncharge(pool->options.budget, bytes);
+	if (survival.kept_bytes && pool->options.survivor_bytes)
+		atomic_fetch_add(pool->options.survivor_bytes, survival.kept_bytes);
+	gp_budget_uncharge(pool->options.budget, bytes - survival.kept_bytes);
+}
+
+void gp_pool_end_survivor(struct gp_pool *pool, uint64_t addr, uint64_t bytes)
+{
+	gp_arena_end_survivor(pool, addr, bytes);
 }
 
 void gp_pool_unmap(struct gp_pool *pool)

@@ -31,11 +31,12 @@ const char *gp_kind_name(enum gp_kind kind);
 struct gp_pool_options {
 	enum gp_kind kind;
 	struct gp_backend backend;
-	struct gp_addrmap *map;       /* the process's address map; outlives the pool */
-	struct gp_budget *budget;     /* shared; outlives the pool */
-	struct gp_accounts *accounts; /* likewise; or NULL */
-	uint64_t capacity_bytes;      /* the device's total memory: larger requests fail at once */
-	uint64_t granule;             /* large requests are rounded to this, as in the driver: a power of two */
+	struct gp_addrmap *map;           /* the process's address map; outlives the pool */
+	struct gp_budget *budget;         /* shared; outlives the pool */
+	struct gp_accounts *accounts;     /* likewise; or NULL */
+	_Atomic uint64_t *survivor_bytes; /* likewise: bytes that stay charged for survivors of gp_pool_drop_except */
+	uint64_t capacity_bytes;          /* the device's total memory: larger requests fail at once */
+	uint64_t granule;                 /* large requests are rounded to this, as in the driver: a power of two */
 	uint64_t page_bytes; /* large blocks begin at multiples of this: a power of two up to the granule; or 0 */
 	uint64_t pending_bytes_max; /* limits of the queue of pending blocks; UINT64_MAX: none */
 	uint64_t pending_count_max;
@@ -70,6 +71,20 @@ uint32_t gp_pool_number(const struct gp_pool *pool);
  * call the pools, those that share this pool's fences must be dropped first.
  */
 void gp_pool_drop(struct gp_pool *pool);
+
+/*
+ * The same, but mapped memory that the program holds in stream order may survive the context, as that of the driver's
+ * pools does. Calls fn for each such block, with the pool's lock held; the block survives if fn returns true. The
+ * chunks in which it lies stay mapped and charged.
+ */
+typedef bool gp_pool_survive_fn(void *arg, const struct gp_block_info *info);
+void gp_pool_drop_except(struct gp_pool *pool, gp_pool_survive_fn *fn, void *arg);
+
+/*
+ * The program has freed a block that survived, and no work uses it any more. Gives the chunks back of which nothing
+ * survives. The caller has a reference to the pool.
+ */
+void gp_pool_end_survivor(struct gp_pool *pool, uint64_t addr, uint64_t bytes);
 
 /*
  * Gives mapped memory back after gp_pool_drop, once the driver has ended the context: mappings do not end with it.

@@ -33,31 +33,6 @@ bool gp_pool_is_free_at_locked(struct gp_pool *pool, uint64_t addr)
 	return b && gp_block_state(b) != GP_BLOCK_USED && gp_block_state(b) != GP_BLOCK_FREEING;
 }
 
-static struct gp_block_info describe(const struct gp_block *b)
-{
-	bool is_used = gp_block_state(b) == GP_BLOCK_USED;
-	const struct gp_arena *arena = b->segment->arena;
-	const struct gp_chunk *chunk = arena ? gp_arena_granule_at(arena, b->addr)->chunk : NULL;
-
-	return (struct gp_block_info){
-		.addr = b->addr,
-		.size = is_used ? gp_block_requested(b) : b->size,
-		.rounded = b->size,
-		.serial = atomic_load_explicit(&b->serial, memory_order_relaxed),
-		.segment_base = chunk ? chunk->addr : b->segment->base,
-		.segment_size = chunk ? chunk->size : b->segment->size,
-		.module = is_used ? atomic_load_explicit(&b->module, memory_order_relaxed) : 0,
-		.is_used = is_used,
-		.is_whole = gp_block_is_whole(b),
-		.is_retired = gp_block_is_retired(b),
-		.is_cached = gp_block_state(b) == GP_BLOCK_CACHED,
-		.is_mapped = arena != NULL,
-		.is_guard = b->flags & GP_BLOCK_GUARD,
-		.is_of_stream = is_used && (b->flags & GP_BLOCK_STREAM),
-		.account = is_used ? gp_block_account(b) : GP_ACCOUNT_NONE,
-	};
-}
-
 int gp_pool_info(struct gp_addrmap *map, uint64_t addr, struct gp_block_info *ret_info)
 {
 	struct gp_pool *pool = gp_addrmap_pool_of(map, addr);
@@ -68,7 +43,7 @@ int gp_pool_info(struct gp_addrmap *map, uint64_t addr, struct gp_block_info *re
 	gp_mutex_lock(&pool->lock);
 	b = gp_pool_block_at_locked(pool, addr);
 	if (b)
-		*ret_info = describe(b);
+		*ret_info = gp_block_describe(b);
 	gp_mutex_unlock(&pool->lock);
 	gp_pool_put(pool);
 	return b ? 0 : GP_E_FOREIGN;
@@ -195,7 +170,7 @@ static void visit(struct gp_pool *pool, bool is_every, visit_fn *fn, void *arg)
 		struct gp_segment *segment = gp_container_of(link, struct gp_segment, link);
 
 		for (struct gp_block *b = segment->first; b && more; b = b->next) {
-			struct gp_block_info info = describe(b);
+			struct gp_block_info info = gp_block_describe(b);
 
 			if (info.is_used || (is_every && gp_block_state(b) != GP_BLOCK_UNMAPPED))
 				more = fn(arg, &info);

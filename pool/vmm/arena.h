@@ -47,6 +47,7 @@ struct gp_vm {
 	unsigned n_busy;         /* threads that map or unmap */
 	bool is_exclusive;       /* the only one of them moves memory to or from the host: no other may begin */
 	bool is_over;            /* gp_pool_unmap was called */
+	bool is_unmapping;       /* a thread gives back what is left after that */
 	uint64_t n_stuck;        /* chunks that are stuck */
 	struct gp_sleep_bytes asleep;
 	struct gp_saved_pieces saved; /* host memory for what is asleep */

@@ -3,7 +3,7 @@
 
 /*
  * The life of arenas: they are reserved with their pool, and freed when its context has ended and no thread maps or
- * unmaps.
+ * unmaps. Chunks in which blocks survive the context stay mapped until the last of these blocks is freed.
  */
 
 #include <errno.h>
@@ -80,8 +80,10 @@ static void free_arenas(struct gp_pool *pool)
 	for (int i = 0; i < GP_N_ARENAS; i++) {
 		struct gp_arena *arena = &pool->cache.vm->arenas[i];
 
-		if (arena->base && !has_chunks(pool->cache.vm, arena))
-			be->ops->mapping->address_free(be->arg, arena->base, arena->size);
+		if (!arena->base || has_chunks(pool->cache.vm, arena))
+			continue;
+		be->ops->mapping->address_free(be->arg, arena->base, arena->size);
+		arena->base = arena->size = 0;
 	}
 }
 
@@ -128,29 +130,83 @@ void gp_arena_close(struct gp_pool *pool)
 }
 
 /*
- * Unmaps all chunks and then frees the arenas. No thread maps or unmaps any more. A chunk that the driver does not
- * unmap even now is released, too, so that it would go if it were ever unmapped; it stays in the list.
+ * Unmaps and releases a chunk after the end of its context. A chunk that the driver does not unmap even now is
+ * released, too, so that it would go if it were ever unmapped. Returns false for such a chunk.
+ */
+static bool unmap_chunk(struct gp_pool *pool, struct gp_chunk *chunk)
+{
+	const struct gp_backend *be = gp_pool_backend(pool);
+
+	if (chunk->is_mapped)
+		chunk->is_mapped = be->ops->mapping->unmap(be->arg, chunk->addr, chunk->size) != 0;
+	if (!chunk->is_asleep || chunk->handle != GP_CHUNK_NO_HANDLE)
+		gp_chunk_release_memory(pool, chunk);
+	gp_saved_forget(chunk);
+	return !chunk->is_mapped;
+}
+
+/* Returns a chunk that is to be unmapped, or NULL. */
+static struct gp_chunk *next_locked(const struct gp_vm *vm)
+{
+	struct gp_list *link;
+
+	gp_list_each(link, &vm->chunks) {
+		struct gp_chunk *chunk = gp_container_of(link, struct gp_chunk, link);
+
+		if (!chunk->n_survivors && !chunk->is_tried)
+			return chunk;
+	}
+	return NULL;
+}
+
+static void uncharge_kept(struct gp_pool *pool, uint64_t bytes)
+{
+	gp_budget_uncharge(pool->options.budget, bytes);
+	if (pool->options.survivor_bytes)
+		atomic_fetch_sub(pool->options.survivor_bytes, bytes);
+}
+
+/*
+ * Unmaps all chunks in which no block survives, and frees the arenas that have none left. One thread does this at a
+ * time, until it finds no more. It alone changes the list.
  */
 static void unmap_all(struct gp_pool *pool)
 {
-	const struct gp_backend *be = gp_pool_backend(pool);
-	struct gp_list *link, *tmp;
+	struct gp_vm *vm = pool->cache.vm;
+	struct gp_chunk *chunk;
 
-	gp_list_each_safe(link, tmp, &pool->cache.vm->chunks) {
-		struct gp_chunk *chunk = gp_container_of(link, struct gp_chunk, link);
+	gp_mutex_lock(&pool->lock);
+	while (vm->is_unmapping) {
+		chunk = next_locked(vm);
+		gp_mutex_unlock(&pool->lock);
+		if (chunk) {
+			bool is_charged = chunk->is_kept && !chunk->is_spilled;
+			uint64_t bytes = chunk->size;
 
-		if (chunk->is_mapped)
-			chunk->is_mapped = be->ops->mapping->unmap(be->arg, chunk->addr, chunk->size) != 0;
-		if (!chunk->is_asleep || chunk->handle != GP_CHUNK_NO_HANDLE)
-			gp_chunk_release_memory(pool, chunk);
-		gp_saved_forget(chunk);
-		if (chunk->is_mapped)
-			continue;
-		gp_list_remove(link);
-		free(chunk);
+			chunk->is_tried = true;
+			if (unmap_chunk(pool, chunk)) {
+				gp_list_remove(&chunk->link);
+				free(chunk);
+			}
+			if (is_charged)
+				uncharge_kept(pool, bytes);
+		} else {
+			gp_saved_give_back(pool);
+			free_arenas(pool);
+		}
+		gp_mutex_lock(&pool->lock);
+		vm->is_unmapping = chunk || next_locked(vm);
 	}
-	gp_saved_give_back(pool);
-	free_arenas(pool);
+	gp_mutex_unlock(&pool->lock);
+}
+
+/* Returns true if the calling thread is the one that gives back what is left. It must call unmap_all then. */
+static bool begin_unmapping_locked(struct gp_vm *vm)
+{
+	if (!vm->is_over || vm->n_busy || vm->is_unmapping)
+		return false;
+	vm->is_unmapping = true;
+	return true;
 }
 
 bool gp_arena_enter_locked(struct gp_pool *pool)
@@ -177,7 +233,8 @@ void gp_arena_leave(struct gp_pool *pool)
 	bool is_last;
 
 	gp_mutex_lock(&pool->lock);
-	is_last = --vm->n_busy == 0 && vm->is_over;
+	vm->n_busy--;
+	is_last = begin_unmapping_locked(vm);
 	gp_mutex_unlock(&pool->lock);
 	if (is_last)
 		unmap_all(pool);
@@ -191,8 +248,65 @@ void gp_arena_unmap(struct gp_pool *pool)
 	if (!vm)
 		return;
 	gp_mutex_lock(&pool->lock);
-	is_last = !vm->is_over && vm->n_busy == 0;
 	vm->is_over = true;
+	is_last = begin_unmapping_locked(vm);
+	gp_mutex_unlock(&pool->lock);
+	if (is_last)
+		unmap_all(pool);
+}
+
+static struct gp_chunk *chunk_at(const struct gp_pool *pool, uint64_t addr)
+{
+	const struct gp_arena *arena = pool->cache.vm->arenas;
+
+	while (addr - arena->base >= arena->size)
+		arena++;
+	return gp_arena_granule_at(arena, addr)->chunk;
+}
+
+bool gp_arena_can_keep_locked(const struct gp_pool *pool, uint64_t addr, uint64_t bytes)
+{
+	uint64_t end = addr + bytes;
+
+	while (addr < end) {
+		const struct gp_chunk *chunk = chunk_at(pool, addr);
+
+		if (!chunk || !chunk->is_mapped || chunk->is_asleep)
+			return false;
+		addr = chunk->addr + chunk->size;
+	}
+	return true;
+}
+
+uint64_t gp_arena_keep_locked(struct gp_pool *pool, uint64_t addr, uint64_t bytes)
+{
+	uint64_t end = addr + bytes, kept_bytes = 0;
+
+	while (addr < end) {
+		struct gp_chunk *chunk = chunk_at(pool, addr);
+
+		if (!chunk->is_kept && !chunk->is_spilled)
+			kept_bytes += chunk->size;
+		chunk->is_kept = true;
+		chunk->n_survivors++;
+		addr = chunk->addr + chunk->size;
+	}
+	return kept_bytes;
+}
+
+void gp_arena_end_survivor(struct gp_pool *pool, uint64_t addr, uint64_t bytes)
+{
+	uint64_t end = addr + bytes;
+	bool is_last;
+
+	gp_mutex_lock(&pool->lock);
+	while (addr < end) {
+		struct gp_chunk *chunk = chunk_at(pool, addr);
+
+		chunk->n_survivors--;
+		addr = chunk->addr + chunk->size;
+	}
+	is_last = begin_unmapping_locked(pool->cache.vm);
 	gp_mutex_unlock(&pool->lock);
 	if (is_last)
 		unmap_all(pool);

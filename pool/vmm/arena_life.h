@@ -20,3 +20,11 @@ void gp_arena_leave(struct gp_pool *pool);
 
 /* As gp_pool_unmap. */
 void gp_arena_unmap(struct gp_pool *pool);
+
+/*
+ * The survival of blocks (gp_pool_drop_except). gp_arena_can_keep_locked: true if the memory of a block is there.
+ * gp_arena_keep_locked lets it survive, and returns the bytes that stay charged for it in addition.
+ */
+bool gp_arena_can_keep_locked(const struct gp_pool *pool, uint64_t addr, uint64_t bytes);
+uint64_t gp_arena_keep_locked(struct gp_pool *pool, uint64_t addr, uint64_t bytes);
+void gp_arena_end_survivor(struct gp_pool *pool, uint64_t addr, uint64_t bytes);

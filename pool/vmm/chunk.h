@@ -21,7 +21,10 @@ struct gp_chunk {
 	bool is_retired; /* no block is cut from it again, and it does not move, since part of it was exported, say */
 	bool is_spilled; /* its memory is the host's (spill.h): it is given back, but not moved to other addresses */
 	bool is_asleep;  /* its memory is in the driver and its content in host memory: left alone until it is awake */
-	unsigned n_pins; /* threads that use the handle: it is neither moved nor given back meanwhile */
+	bool is_kept;    /* stays after the end of its context, and charged, while blocks in it survive (pool.h) */
+	bool is_tried;   /* the driver has refused to unmap it after that end, too */
+	unsigned n_survivors;   /* those blocks */
+	unsigned n_pins;        /* threads that use the handle: it is neither moved nor given back meanwhile */
 	struct gp_saved *saved; /* the content, while the chunk is asleep or about to be */
 };
 

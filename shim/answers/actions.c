@@ -94,7 +94,7 @@ static void write_device(struct gp_json *out, const struct gp_device *device)
 	gp_json_u64(out, "device_total_bytes", device->total_bytes);
 	gp_json_amount(out, "device_free_bytes", totals.available_bytes);
 	gp_json_amount(out, "outside_bytes", outside);
-	gp_json_u64(out, "unpooled_bytes", atomic_load(&device->unpooled_bytes));
+	gp_json_u64(out, "unpooled_bytes", gp_device_unpooled_bytes(device));
 	gp_json_u64(out, "unpooled_cached_bytes", gp_kept_unused(device));
 	gp_json_u64(out, "unpooled_reuses", atomic_load(&device->n_kept_reuses));
 	gp_json_u64(out, "yields", atomic_load(&device->n_yields));

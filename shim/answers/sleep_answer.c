@@ -194,7 +194,7 @@ static void write_stays(struct gp_json *out)
 
 	for (int i = 0; i < GP_DEVICES_MAX; i++)
 		if (gp_device_if_used(i))
-			unpooled += atomic_load(&gp_device_if_used(i)->unpooled_bytes);
+			unpooled += gp_device_unpooled_bytes(gp_device_if_used(i));
 	gp_json_array_begin(out, "stays");
 	write_stay(
 		out, "context", UINT64_MAX, "code, stacks and buffers of CUDA, whose size the driver does not report");

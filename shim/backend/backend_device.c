@@ -454,6 +454,7 @@ static int pool_new(struct gp_context *context, enum gp_kind kind, uint64_t gran
 		.map = &gp_state.device_map,
 		.budget = &device->budget,
 		.accounts = &device->accounts,
+		.survivor_bytes = &device->survivor_bytes,
 		.granule = granule,
 		.page_bytes = gp_min(gp_state_page_bytes(), granule),
 		.reserve_bytes = gp_state.config.reserve_bytes,

@@ -5,6 +5,7 @@
 
 #include "pool/pool_control.h"
 #include "shim/context/context.h"
+#include "shim/context/survivor.h"
 
 struct walk {
 	const struct gp_device *device;
@@ -35,12 +36,26 @@ static void add_usage(void *arg, struct gp_pool *pool)
 	walk->usage.reserved_high_bytes += usage.total_high_bytes;
 }
 
+/* Adds what has outlived earlier contexts. */
+static void add_survivors(struct walk *walk)
+{
+	uint64_t reserved = atomic_load(&walk->device->survivor_bytes);
+	uint64_t used = reserved ? gp_survivor_used_bytes(walk->device) : 0;
+
+	walk->is_any_served |= used != 0;
+	walk->usage.used_bytes += used;
+	walk->usage.used_high_bytes += used;
+	walk->usage.reserved_bytes += reserved;
+	walk->usage.reserved_high_bytes += reserved;
+}
+
 struct gp_driver_pool_usage gp_driver_pool_usage(struct gp_device *device, unsigned number)
 {
 	const struct gp_account *account = number ? gp_account(&device->accounts, number) : NULL;
 	struct walk walk = {.device = device, .fn = add_usage};
 
 	gp_context_each(walk_context, &walk);
+	add_survivors(&walk);
 	if (account) {
 		walk.usage.used_bytes = atomic_load(&account->used_bytes);
 		walk.usage.used_high_bytes = gp_max(atomic_load(&account->high_bytes), walk.usage.used_bytes);

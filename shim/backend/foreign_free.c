@@ -9,11 +9,13 @@
 #include "shim/base/fork.h"
 #include "shim/context/capture.h"
 #include "shim/context/driver_call.h"
+#include "shim/context/survivor.h"
 #include "shim/driver/driver_table.h"
 #include "shim/driver/launch_abi.h"
 
 struct free {
-	struct gp_claimed claimed;
+	struct gp_survivor *survivor; /* of an ended context; or NULL: */
+	struct gp_claimed claimed;    /* the block of a pool */
 	CUcontext ctx;
 	unsigned long long ctx_id; /* handles are used again, and the event ends with its context */
 	CUevent event;             /* recorded on the stream at the free */
@@ -88,6 +90,21 @@ static unsigned long long id_of(CUcontext ctx)
 	return !gp_real.cuCtxGetId || gp_real.cuCtxGetId(ctx, &id) ? 0 : id;
 }
 
+/* Takes the block from the program. */
+static int begin(CUdeviceptr ptr, struct free *free)
+{
+	free->survivor = gp_survivor_take(ptr);
+	return free->survivor ? 0 : gp_pool_free_begin(&gp_state.device_map, ptr, &free->claimed);
+}
+
+static void end(const struct free *free)
+{
+	if (free->survivor)
+		gp_survivor_end(free->survivor);
+	else
+		gp_pool_free_end(&free->claimed);
+}
+
 int gp_foreign_free(CUdeviceptr ptr, CUstream handle, const struct gp_stream *stream)
 {
 	struct free *free_ = calloc(1, sizeof(*free_));
@@ -100,7 +117,7 @@ int gp_foreign_free(CUdeviceptr ptr, CUstream handle, const struct gp_stream *st
 	}
 
 	if (!r) {
-		r = gp_pool_free_begin(&gp_state.device_map, ptr, &free_->claimed);
+		r = begin(ptr, free_);
 		if (r)
 			(void)gp_real.cuEventDestroy_v2(free_->event);
 	}
@@ -148,7 +165,7 @@ void gp_foreign_poll_slow(void)
 			add(one);
 			continue;
 		}
-		gp_pool_free_end(&one->claimed);
+		end(one);
 		free(one);
 	}
 }

@@ -3,9 +3,10 @@
 #pragma once
 
 /*
- * Frees in stream order on a stream of another context than the block's. The fences of the block's context cover no
- * work of that stream, and no work of the context may be made to wait for it. So the block belongs neither to the
- * program nor to the pool until the stream has done the work before the free.
+ * Frees in stream order on a stream of another context than the block's, or of a block whose context has ended
+ * (survivor.h). The fences of the block's context cover no work of that stream, and no work of the context may be made
+ * to wait for it. So the block belongs neither to the program nor to the pool until the stream has done the work before
+ * the free.
  */
 
 #include <stdatomic.h>
@@ -14,8 +15,8 @@
 #include "shim/context/stream.h"
 
 /*
- * Frees the block at the address, which belongs to a pool, on that stream. Returns 0, a code of gp_pool_free, or the
- * driver's error: then the program still holds the block.
+ * Frees the block at the address, which belongs to a pool or is a survivor, on that stream. Returns 0, a code of
+ * gp_pool_free, or the driver's error: then the program still holds the block.
  */
 int gp_foreign_free(CUdeviceptr ptr, CUstream handle, const struct gp_stream *stream);
 

@@ -534,7 +534,7 @@ static bool has_host_memory_for_rest(struct gp_sleep_result *result)
 
 	for (int i = 0; i < GP_DEVICES_MAX; i++)
 		if (gp_device_if_used(i))
-			needed += CONTEXT_HOST_BYTES + atomic_load(&gp_device_if_used(i)->unpooled_bytes);
+			needed += CONTEXT_HOST_BYTES + gp_device_unpooled_bytes(gp_device_if_used(i));
 	return needed <= left || gp_quiet_refuse(&result->refusal, -ENOMEM,
 					 "short of host memory: the driver may need %" PRIu64
 					 " MiB, and the machine or the control group has %" PRIu64 " MiB left",

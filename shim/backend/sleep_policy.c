@@ -85,7 +85,7 @@ static uint64_t pooled_bytes(const struct gp_device *device)
 {
 	uint64_t charged = atomic_load(&device->budget.charged_bytes);
 
-	return charged - gp_min(atomic_load(&device->unpooled_bytes), charged);
+	return charged - gp_min(gp_device_unpooled_bytes(device), charged);
 }
 
 static bool has_pooled(void)

@@ -14,13 +14,21 @@
 #include "green.h"
 #include "pool/pool.h"
 #include "shim/driver/driver_table.h"
+#include "shim/driver/submit.h"
 #include "shim/record/record.h"
+#include "survivor.h"
 #include "thread.h"
 
-static void drop_pool(void *unused, struct gp_pool *pool)
+static void drop_pinned(void *unused, struct gp_pool *pool)
 {
 	gp_record(pool, DROP, 0);
 	gp_pool_drop(pool);
+}
+
+static void drop_pool(struct gp_pool *pool)
+{
+	gp_record(pool, DROP, 0);
+	gp_survivors_drop(pool);
 }
 
 /* The context's first pool owns the shared fences, so it is dropped last. */
@@ -29,7 +37,7 @@ static void drop_region_pool(void *arg, struct gp_pool *pool)
 	const struct gp_context *context = arg;
 
 	if (pool != context->pool)
-		drop_pool(NULL, pool);
+		drop_pool(pool);
 }
 
 static void unmap_pool(void *unused, struct gp_pool *pool)
@@ -48,8 +56,8 @@ static void drop_locked(struct gp_context *context)
 	gp_pool_quiesce(context->pool); /* all pools of the context share its fence */
 	gp_capture_forget_context(context->handle);
 	gp_context_each_pool(context, drop_region_pool, context);
-	drop_pool(NULL, context->pool);
-	gp_context_each_pinned(context, drop_pool, NULL);
+	drop_pool(context->pool);
+	gp_context_each_pinned(context, drop_pinned, NULL);
 	gp_context_tell_end(context->handle, context);
 }
 
@@ -218,10 +226,33 @@ void gp_context_make_room(struct gp_addrmap *map, uint64_t addr, uint64_t bytes)
 	}
 }
 
+static void note_streamed(void *arg, struct gp_pool *pool)
+{
+	struct gp_stats stats;
+
+	gp_pool_stats(pool, &stats);
+	*(bool *)arg |= stats.stream_bytes != 0;
+}
+
+/* True if memory may survive the end. Its content must not be in the host then. */
+static bool may_leave_survivors(const struct gp_context_end *end)
+{
+	struct gp_context *context = gp_table_find(end->handle, end->device);
+	bool may = false;
+
+	if (context)
+		gp_context_each_streamed(context, note_streamed, &may);
+	gp_context_put(context);
+	return may;
+}
+
 CUresult gp_context_end(const struct gp_context_end *end)
 {
+	bool wakes = may_leave_survivors(end);
 	CUresult r;
 
+	if (wakes)
+		gp_submit_visit();
 	gp_thread_forget_current();
 	gp_table_close();
 	gp_context_await_adoption();
@@ -230,5 +261,7 @@ CUresult gp_context_end(const struct gp_context_end *end)
 	gp_stream_forget();
 	gp_table_open();
 	gp_thread_forget_current(); /* a callback of the program may have stored the current context meanwhile */
+	if (wakes)
+		gp_submit_end_visit();
 	return r;
 }

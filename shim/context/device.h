@@ -25,6 +25,7 @@ struct gp_device {
 	struct gp_budget budget;
 	_Atomic bool is_limit_ours;      /* gpupool has set the limit, not the user: it applies to pools only */
 	_Atomic uint64_t unpooled_bytes; /* bytes of memory that is counted and passed through */
+	_Atomic uint64_t survivor_bytes; /* bytes that stay charged for memory that outlives its context (survivor.h) */
 	_Atomic uint64_t kept_bytes, n_kept_reuses; /* of kept mappings (kept.h): unused, and handed out again */
 	_Atomic(CUmemoryPool) default_pool;         /* the driver's, once it was asked for (backend/default_pool.c) */
 	_Atomic(CUmemoryPool) current_pool;         /* set with the next: from which cuMemAllocAsync allocates */
@@ -45,6 +46,12 @@ struct gp_device *gp_device_if_used(int index);
 
 /* Returns the kind of pool in use on the first device that the process uses. */
 enum gp_kind gp_device_first_kind(void);
+
+/* Returns the bytes that are charged and not those of pools. */
+static inline uint64_t gp_device_unpooled_bytes(const struct gp_device *device)
+{
+	return atomic_load(&device->unpooled_bytes) + atomic_load(&device->survivor_bytes);
+}
 
 /*
  * Sets the limits of the devices that the list names, or of all devices if it names none, also for devices that are not

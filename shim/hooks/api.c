@@ -111,7 +111,7 @@ static void fill_device(struct gpupool_status *status, int index)
 	(void)gp_device_limit(index, &status->limit_bytes);
 	if (!device)
 		return;
-	status->unpooled_bytes = atomic_load(&device->unpooled_bytes);
+	status->unpooled_bytes = gp_device_unpooled_bytes(device);
 	status->device_total_bytes = device->total_bytes;
 	if (totals.available_bytes == UINT64_MAX && !gp_deep_is())
 		status->device_free_bytes = available_in_current_context(index);

@@ -117,7 +117,6 @@ static CUresult alloc_counted(struct async *a)
 	struct gp_unpooled allocation = {
 		.kind = GP_UNPOOLED_POINTER,
 		.bytes = a->ptr ? a->bytes : 0,
-		.end = GP_UNPOOLED_ENDS_WITH_PRIMARY,
 		.call = call_async,
 		.arg = a,
 		.id = a->ptr,

@@ -20,6 +20,7 @@
 #include "shim/context/libraries.h"
 #include "shim/context/region.h"
 #include "shim/context/stream_order.h"
+#include "shim/context/survivor.h"
 #include "shim/debug/debug.h"
 #include "shim/driver/driver_table.h"
 #include "shim/driver/launch_abi.h"
@@ -517,6 +518,37 @@ static int free_foreign(CUdeviceptr ptr, CUstream handle, const struct gp_stream
 	return is_ours ? r : GP_E_FOREIGN;
 }
 
+/* Returns the current context, or else the primary context of the device, which may use its memory, too; or NULL. */
+static struct gp_context *user_of(const struct gp_device *device)
+{
+	struct gp_context *context = gp_context_current();
+	CUcontext primary = context ? NULL : gp_context_seen_as_primary(device->index);
+
+	return primary ? gp_table_find(primary, device->index) : context;
+}
+
+/*
+ * Frees memory that has outlived its context, after a wait as in the driver's own free. Where waiting is not allowed,
+ * since a stream captures, the free is refused as the driver refuses it in the strictest mode.
+ */
+static int free_survivor(CUdeviceptr ptr)
+{
+	struct gp_survivor *survivor = gp_survivor_take(ptr);
+	struct gp_context *user = survivor ? user_of(gp_survivor_device(survivor)) : NULL;
+	int r = user ? wait_for(user) : 0;
+
+	gp_context_put(user);
+	if (!survivor)
+		return GP_E_FOREIGN;
+	if (!r) {
+		gp_survivor_end(survivor);
+		return 0;
+	}
+	gp_survivor_undo(survivor);
+	gp_alloc_info_undo_free(ptr);
+	return r > 0 ? r : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+}
+
 int gp_memory_free(CUdeviceptr ptr)
 {
 	enum gp_free_mode mode = GP_FREE_NORMAL;
@@ -526,7 +558,7 @@ int gp_memory_free(CUdeviceptr ptr)
 	if (gp_unlikely(r))
 		return r;
 	r = free_device(ptr, mode, 0, &is_ours);
-	return is_ours ? r : GP_E_FOREIGN;
+	return is_ours ? r : free_survivor(ptr);
 }
 
 static _Thread_local struct {
@@ -684,6 +716,21 @@ static int free_pooled(struct gp_pool *pool, CUdeviceptr ptr, CUstream handle, b
 	return r ? r : gp_memory_free_on(ptr, 0);
 }
 
+/* Frees memory that has outlived its context, in stream order. Returns GP_E_FOREIGN if it is none. */
+static int free_survivor_on(CUdeviceptr ptr, CUstream handle, bool is_per_thread)
+{
+	struct gp_block_info info;
+	struct gp_stream stream;
+	CUresult r;
+
+	if (!gp_survivor_find(ptr, &info, NULL) || info.addr != ptr)
+		return GP_E_FOREIGN;
+	if (gp_stream_identify(handle, is_per_thread, gp_thread_ask_current(), &stream))
+		return free_foreign(ptr, !handle && is_per_thread ? CU_STREAM_PER_THREAD : handle, &stream);
+	r = check_stream(handle);
+	return r ? r : gp_memory_free(ptr);
+}
+
 /*
  * Frees a block of the thread's own pool on a stream that reuses it at once: nearly every free of a loop that the fast
  * path does not serve. Returns -ENOENT if free_pooled has to decide.
@@ -729,6 +776,8 @@ static CUresult free_async(
 		gp_pool_put(pool);
 	} else if (gp_capture_is_on(stream, is_per_thread)) {
 		return driver(ptr, stream);
+	} else {
+		r = free_survivor_on(ptr, stream, is_per_thread);
 	}
 	if (r != GP_E_FOREIGN)
 		return r;

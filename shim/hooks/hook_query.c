@@ -18,12 +18,14 @@
 #include "shim/backend/sleep.h"
 #include "shim/backend/spill.h"
 #include "shim/base/log.h"
+#include "shim/backend/foreign_free.h"
 #include "shim/context/group.h"
 #include "shim/context/context_end.h"
 #include "shim/context/kept.h"
 #include "shim/context/kept_table.h"
 #include "shim/context/memops.h"
 #include "shim/context/program_map.h"
+#include "shim/context/survivor.h"
 #include "shim/debug/debug.h"
 #include "shim/driver/driver_table.h"
 #include "shim/driver/submit.h"
@@ -113,6 +115,7 @@ CUresult hook_cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 
 	if (!free_bytes && !total_bytes)
 		return gp_real.cuMemGetInfo_v2(NULL, NULL);
+	gp_foreign_poll();
 	r = gp_real.cuMemGetInfo_v2(&driver_free, &driver_total);
 	if (r)
 		return gp_real.cuMemGetInfo_v2(free_bytes, total_bytes); /* may write its outputs despite the error */
@@ -140,10 +143,10 @@ static bool find_block(CUdeviceptr ptr, struct gp_block_info *info)
 	return gp_debug_info(&gp_state.device_map, ptr, info) == 0 && info->is_used;
 }
 
-/* Works like find_block, and also finds a block of another process that is open here. */
+/* Works like find_block, and also finds a block of another process that is open here, or of an ended context. */
 static bool find_any_block(CUdeviceptr ptr, struct gp_block_info *info)
 {
-	return find_block(ptr, info) || gp_ipc_find(ptr, info);
+	return find_block(ptr, info) || gp_ipc_find(ptr, info) || gp_survivor_find(ptr, info, NULL);
 }
 
 /*
@@ -159,7 +162,7 @@ static bool is_foreign(CUdeviceptr ptr)
 		return false;
 	pool = gp_addrmap_pool_of(&gp_state.device_map, ptr);
 	gp_pool_put(pool);
-	return !pool && !gp_ipc_find(ptr, &info);
+	return !pool && !gp_ipc_find(ptr, &info) && !gp_survivor_find(ptr, &info, NULL);
 }
 
 /* Results of gate(). */
@@ -234,7 +237,7 @@ static bool is_ownerless(const struct gp_block_info *info)
 	return info->is_mapped || gp_backend_of(info->addr) == GP_CONFIG_BACKEND_ASYNC;
 }
 
-/* Returns false for a block of another process that is open here. */
+/* Returns false for a block of another process that is open here, or of an ended context. */
 static bool is_own(const struct gp_block_info *info)
 {
 	struct gp_pool *pool = gp_addrmap_pool_of(&gp_state.device_map, info->addr);
@@ -257,9 +260,10 @@ static CUmemoryPool pool_at(const struct gp_block_info *info)
 {
 	struct gp_pool *pool = gp_addrmap_pool_of(&gp_state.device_map, info->addr);
 	const struct gp_device *device = pool ? ((struct gp_context *)gp_pool_owner(pool))->device : NULL;
+	struct gp_block_info survivor;
 
 	gp_pool_put(pool);
-	if (!device)
+	if (!device && !gp_survivor_find(info->addr, &survivor, &device))
 		return NULL;
 	return info->account ? gp_made_pool_of(device->index, info->account) : gp_default_pool(device);
 }

@@ -18,6 +18,7 @@
 #include "shim/context/context_end.h"
 #include "shim/context/kept.h"
 #include "shim/context/program_map.h"
+#include "shim/context/survivor.h"
 #include "shim/driver/driver_table.h"
 #include "shim/driver/submit.h"
 #include "shim/trace/module.h"
@@ -158,7 +159,9 @@ static bool is_mapped_block(const void *addr)
 	CUdeviceptr ptr = (CUdeviceptr)(uintptr_t)addr;
 
 	gp_context_settle(&gp_state.device_map, ptr);
-	return (gp_pool_info(&gp_state.device_map, ptr, &info) == 0 || gp_ipc_find(ptr, &info)) && info.is_mapped;
+	return (gp_pool_info(&gp_state.device_map, ptr, &info) == 0 || gp_ipc_find(ptr, &info) ||
+		       gp_survivor_find(ptr, &info, NULL)) &&
+	       info.is_mapped;
 }
 
 CUresult hook_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *addr)

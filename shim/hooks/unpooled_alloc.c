@@ -6,6 +6,7 @@
 #include <errno.h>
 
 #include "hook_memory.h"
+#include "shim/backend/foreign_free.h"
 #include "shim/context/kept.h"
 #include "shim/driver/submit.h"
 #include "shim/oom/oom.h"
@@ -145,11 +146,9 @@ static void find_place(struct attempt *a)
 	const struct gp_context *cached = cached_current();
 	struct gp_context *used = cached ? NULL : gp_context_current();
 	const struct gp_context *context = cached ? cached : used;
-	enum gp_unpooled_end end = a->allocation->end;
 
 	a->device = device_of(a->allocation, context);
-	if (context &&
-		(end == GP_UNPOOLED_ENDS_WITH_CONTEXT || (end == GP_UNPOOLED_ENDS_WITH_PRIMARY && context->is_primary)))
+	if (a->allocation->end == GP_UNPOOLED_ENDS_WITH_CONTEXT)
 		a->ends_with = context;
 	gp_context_put(used);
 }
@@ -158,6 +157,7 @@ CUresult gp_unpooled_alloc(const struct gp_unpooled *allocation)
 {
 	struct attempt a = {.allocation = allocation, .module = gp_module_now()};
 
+	gp_foreign_poll();
 	find_place(&a);
 	if (a.device) {
 		gp_process_start();

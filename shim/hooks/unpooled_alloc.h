@@ -19,7 +19,6 @@ enum {
 enum gp_unpooled_end {
 	GP_UNPOOLED_STAYS,             /* lives until it is freed */
 	GP_UNPOOLED_ENDS_WITH_CONTEXT, /* also ends with its context */
-	GP_UNPOOLED_ENDS_WITH_PRIMARY, /* also ends with the current context, if that is a primary context */
 };
 
 /* An allocation under way. call() makes the driver's call and stores its output through arg. */

@@ -64,7 +64,7 @@ static void gather_device(struct gp_oom *oom)
 	oom->limit_bytes = atomic_load(&device->budget.limit_bytes);
 	oom->charged_bytes = atomic_load(&device->budget.charged_bytes);
 	oom->device_total_bytes = device->total_bytes;
-	oom->unpooled_bytes = atomic_load(&device->unpooled_bytes);
+	oom->unpooled_bytes = gp_device_unpooled_bytes(device);
 	gp_group_report(device, &oom->group);
 	gp_oom_find_granule(oom);
 }

@@ -266,7 +266,7 @@ static void merge_device_locked(int index, struct gp_page_figures *live)
 	merge(to, from, past);
 	if (!device)
 		return;
-	to->unpooled_bytes = atomic_load(&device->unpooled_bytes);
+	to->unpooled_bytes = gp_device_unpooled_bytes(device);
 	to->limit_bytes = atomic_load(&device->budget.limit_bytes);
 	to->yields = atomic_load(&device->n_yields);
 	to->yielded_bytes = atomic_load(&device->yielded_bytes);

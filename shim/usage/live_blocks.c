@@ -8,6 +8,7 @@
 #include "shim/backend/unpooled.h"
 #include "shim/base/reserve.h"
 #include "shim/context/context.h"
+#include "shim/context/survivor.h"
 #include "shim/debug/debug.h"
 #include "shim/trace/alloc_info.h"
 
@@ -81,9 +82,21 @@ static void note_unpooled(void *arg, const struct gp_unpooled_info *info)
 		 });
 }
 
+static void note_survivor(void *arg, const struct gp_block_info *info, const struct gp_device *device)
+{
+	add(arg, &(struct gp_holding){
+			 .key = info->addr,
+			 .module = info->module,
+			 .bytes = info->rounded,
+			 .requested = info->size,
+			 .device = device->index,
+			 .kind = GP_HOLDING_UNPOOLED,
+		 });
+}
+
 bool gp_live_blocks_take(struct gp_live_blocks *live)
 {
-	uint64_t n = gp_unpooled_count() + SLACK;
+	uint64_t n = gp_unpooled_count() + atomic_load(&gp_survivors) + SLACK;
 
 	*live = (struct gp_live_blocks){0};
 	gp_context_each(count_context, &n);
@@ -94,6 +107,7 @@ bool gp_live_blocks_take(struct gp_live_blocks *live)
 	live->room = n;
 	gp_context_each(note_context, live);
 	gp_unpooled_each(note_unpooled, live);
+	gp_survivor_each(note_survivor, live);
 	return true;
 }
 

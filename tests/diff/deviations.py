@@ -19,6 +19,7 @@ SYNCING = ("syncfree", "debug")  # where a free waits
 # Where the pool serves allocations in stream order.
 STREAMED = (*(name for name in CACHING if name not in OTHER_BACKENDS), "syncfree", "unpinned", "uncached")
 SPLITTING = ("split", "ordered", "completed", *suite.BACKENDS, *SYNCING, "unpinned")  # all that run pool type split
+WHOLE = ("simple", "binned")  # whose blocks are whole allocations of cuMemAlloc
 CUTTING = ("vmm", *SPLITTING)  # all whose blocks are parts of a segment or a mapping
 EXPORTING_SPLIT = tuple(name for name in SPLITTING if name not in suite.BACKENDS)
 
@@ -330,12 +331,13 @@ DEVIATIONS = (
     ),
     Deviation(
         "memory in stream order ends with its primary context",
-        "the pool's memory belongs to the context, as that of cudaMalloc; the driver's pools belong to the device",
-        "asyncoff",
+        "with these pool types it is memory of cuMemAlloc, which belongs to the context; the driver's pools belong to the "
+        "device",
+        "split",
         "memory of a pool outlives a reset",
-        "Memory in stream order ends with a reset",
+        "With other types than",
         (
-            Row("async", r"reset/(read|word|free) after the reset", STREAMED, "1|0"),
+            Row("async", r"(reset|released)/.*", WHOLE, None),
         ),
     ),
     Deviation(

@@ -54,6 +54,18 @@ static uint64_t pool_attribute(int attribute)
 	return value;
 }
 
+static CUmemoryPool make_pool(void)
+{
+	CUmemPoolProps properties = {
+		.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0},
+	};
+	CUmemoryPool pool = NULL;
+
+	APP_MUST(cuMemPoolCreate(&pool, &properties));
+	return pool;
+}
+
 static void bad_input(void)
 {
 	CUdeviceptr ptr = 1;
@@ -529,17 +541,13 @@ static void choose_by_location(CUmemoryPool pool)
 /* Pools of the program, and what it does with the default pool. */
 static void other_pools(void)
 {
-	const CUmemPoolProps properties = {
-		.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-		.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0},
-	};
 	CUmemoryPool own, found = NULL;
 	CUdeviceptr ptr;
 	CUstream stream;
 
 	app_start();
 	stream = app_stream();
-	APP_MUST(cuMemPoolCreate(&own, &properties));
+	own = make_pool();
 	app_result("from a pool", cuMemAllocFromPoolAsync(&ptr, MIB, own, stream));
 	APP_MUST(cuPointerGetAttribute(&found, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, ptr));
 	app_say("its pool", "%d", found == own);
@@ -746,17 +754,13 @@ static bool is_pooled(void)
 
 static void threads(void)
 {
-	const CUmemPoolProps properties = {
-		.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-		.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0},
-	};
 	uint64_t used = 1;
 
 	takes_turns = !is_pooled();
 	pthread_barrier_init(&all_submitted, NULL, THREADS + 1);
 	pthread_barrier_init(&all_done, NULL, THREADS + 1);
 	app_start();
-	APP_MUST(cuMemPoolCreate(&made_pool, &properties));
+	made_pool = make_pool();
 	in_threads(work_in_thread);
 	APP_MUST(cuMemPoolGetAttribute(made_pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));
 	app_say("used at the end", "%d", (int)used);
@@ -769,28 +773,74 @@ static void exchange(void)
 	in_threads(exchange_in_thread);
 }
 
-/* The driver's pools belong to the device, and their memory does not end with the primary context. */
-static void reset(void)
+/* Returns false if the memory is gone. */
+static bool say_word(CUdeviceptr ptr)
 {
-	CUstream stream;
-	CUdeviceptr ptr;
 	unsigned word = 0;
+	CUresult r = cuMemcpyDtoH_v2(&word, ptr, sizeof(word));
+
+	app_result("read", r);
+	app_say("word", "%u", word);
+	return !r;
+}
+
+/*
+ * The primary context ends, while the program holds memory that it has allocated in stream order. The driver's pools
+ * belong to the device, so all of it keeps its content, and is freed on a stream of the next context.
+ */
+static void outlive(CUresult (*end)(CUdevice))
+{
+	CUdeviceptr blocks[5], more;
+	CUmemoryPool made;
+	CUmemGenericAllocationHandle handle = 0;
+	CUstream stream;
+	uint64_t used;
 
 	app_start();
 	stream = app_stream();
-	ptr = take(4 * MIB, stream);
-	app_fill(stream, ptr, TOUCHED, 5);
+	made = make_pool();
+	for (unsigned i = 0; i < 4; i++)
+		blocks[i] = take(i ? 4 * MIB : 3 * 4096, stream);
+	APP_MUST(cuMemAllocFromPoolAsync(&blocks[4], MIB, made, stream));
+	for (unsigned i = 0; i < 5; i++)
+		app_fill(stream, blocks[i], i ? TOUCHED : 4096, 5 + i);
+	APP_MUST(cuMemFreeAsync(blocks[3], stream));
 	APP_MUST(cuStreamSynchronize(stream));
-	APP_MUST(cuDevicePrimaryCtxReset_v2(0));
-	APP_MUST(cuDevicePrimaryCtxRetain(&app_ctx, 0));
-	APP_MUST(cuCtxSetCurrent(app_ctx));
-	app_result("read after the reset", cuMemcpyDtoH_v2(&word, ptr, sizeof(word)));
-	app_say("word after the reset", "%u", word);
-	app_result("free after the reset", cuMemFree_v2(ptr));
-	app_result("second free", cuMemFree_v2(ptr));
-	ptr = 0;
-	app_result("allocation after the reset", cuMemAllocAsync(&ptr, 4 * MIB, NULL));
-	app_result("its free", cuMemFreeAsync(ptr, NULL));
+	used = pool_attribute(CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
+	app_result("end", end(0));
+	app_say("used bytes stay", "%d", pool_attribute(CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == used);
+	app_start();
+	describe("after the end", blocks[1], 4 * MIB);
+	describe("small, after the end", blocks[0], 3 * 4096);
+	app_result("its handle", cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)blocks[1]));
+	for (unsigned i = 0; i < 5; i++)
+		if (i != 3 && !say_word(blocks[i]))
+			return;
+	stream = app_stream();
+	app_fill(stream, blocks[1], TOUCHED, 77);
+	APP_MUST(cuStreamSynchronize(stream));
+	say_word(blocks[1]);
+	app_result("free inside", cuMemFreeAsync(blocks[1] + 512, stream));
+	app_result("free on a new stream", cuMemFreeAsync(blocks[1], stream));
+	APP_MUST(cuStreamSynchronize(stream));
+	app_result("plain free", cuMemFree_v2(blocks[2]));
+	app_result("second free", cuMemFree_v2(blocks[2]));
+	app_result("free from the made pool", cuMemFreeAsync(blocks[4], stream));
+	app_result("destroy the made pool", cuMemPoolDestroy(made));
+	app_result("free in a default stream", cuMemFreeAsync(blocks[0], NULL));
+	APP_MUST(cuCtxSynchronize());
+	app_result("allocation after the end", cuMemAllocAsync(&more, 4 * MIB, NULL));
+	app_result("its free", cuMemFreeAsync(more, NULL));
+}
+
+static void reset(void)
+{
+	outlive(cuDevicePrimaryCtxReset_v2);
+}
+
+static void released(void)
+{
+	outlive(cuDevicePrimaryCtxRelease_v2);
 }
 
 const struct app_scenario app_scenarios[] = {
@@ -811,5 +861,6 @@ const struct app_scenario app_scenarios[] = {
 	{"threads", threads},
 	{"exchange", exchange},
 	{"reset", reset},
+	{"released", released},
 	{0},
 };

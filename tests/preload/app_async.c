@@ -782,5 +782,11 @@ const struct app_scenario app_scenarios[] = {
 	{"apart-and-synchronous", apart_and_synchronous},
 	{"apart-and-ended", apart_and_ended},
 	{"apart-and-ended-early", apart_and_ended_early},
+	{"outlive-at-limit", outlive_at_limit},
+	{"outlive-behind-work", outlive_behind_work},
+	{"outlive-elsewhere", outlive_elsewhere},
+	{"outlive-by-threads", outlive_by_threads},
+	{"outlive-in-capture", outlive_in_capture},
+	{"outlive-in-driver", outlive_in_driver},
 	{0},
 };

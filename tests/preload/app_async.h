@@ -41,6 +41,14 @@ void elsewhere_ended(void);
 void elsewhere_full(void);
 void created_later(void);
 
+/* Scenarios of app_async_outlive.c. */
+void outlive_at_limit(void);
+void outlive_behind_work(void);
+void outlive_elsewhere(void);
+void outlive_by_threads(void);
+void outlive_in_capture(void);
+void outlive_in_driver(void);
+
 /* Scenarios of app_async_left.c. */
 void usual(void);
 void usual_legacy(void);

@@ -627,6 +627,7 @@ const struct app_scenario app_scenarios[] = {
 	{"queries", queries, 0},
 	{"one-call", one_call, 0},
 	{"ends", ends, 0},
+	{"ends-in-order", ends_in_order, 0},
 	{"kept", kept, 0},
 	{"unpinned", unpinned, 0},
 	{"exits", exits, 0},

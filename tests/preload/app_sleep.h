@@ -26,6 +26,7 @@ void changes(void);
 void queries(void);
 void one_call(void);
 void ends(void);
+void ends_in_order(void);
 void exits(void);
 void forks(void);
 void short_wake(void);

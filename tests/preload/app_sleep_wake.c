@@ -262,6 +262,25 @@ void ends(void)
 	app_report_driver();
 }
 
+/* Memory in stream order outlives its context, although it was asleep at the end. */
+void ends_in_order(void)
+{
+	CUstream stream;
+	CUdeviceptr ptr;
+
+	app_start();
+	stream = app_stream();
+	APP_MUST(cuMemAllocAsync(&ptr, 4 * MIB, stream));
+	app_fill(stream, ptr, 4 * MIB, 5);
+	APP_MUST(cuStreamSynchronize(stream));
+	sleep_now();
+	APP_MUST(cuDevicePrimaryCtxReset_v2(0));
+	app_start();
+	app_say("wrong words", "%zu", app_count_wrong(app_stream(), ptr, 4 * MIB, 5));
+	app_result("free", cuMemFree_v2(ptr));
+	app_report_driver();
+}
+
 static void check_at_exit(void)
 {
 	app_say("wrong words at exit", "%zu", count_wrong());

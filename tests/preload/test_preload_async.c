@@ -597,6 +597,90 @@ START_TEST(threads_that_allocate_first_in_stream_order_share_one_pool)
 }
 END_TEST
 
+/* Memory that outlives its primary context. */
+static const char *const mapped[] = {"GPUPOOL_POOL=split", "GPUPOOL_POOL=vmm"};
+
+static void run_outlive(const char *name, const char *pool, const char *limit)
+{
+	const char *env[] = {ON, pool, limit, NULL};
+
+	run(name, env);
+	ck_assert_uint_eq(play_fact("races"), 0);
+	ck_assert_uint_eq(play_fact("bytes left"), 0);
+}
+
+static void check_nothing_left(void)
+{
+	ck_assert_uint_eq(play_fact("chunks left"), 0);
+	ck_assert_uint_eq(play_fact("mappings left"), 0);
+}
+
+START_TEST(memory_that_outlives_its_context_counts_and_goes_back_when_it_is_freed)
+{
+	run_outlive("outlive-at-limit", mapped[_i], "GPUPOOL_LIMIT=128MiB");
+	ck_assert_str_eq(play_out, "all counted: 1\nbeyond the limit: 2\nfree: 0\nwrong words of the other: 0\n"
+				   "up to the limit: 0\nits free: 0\nfree of the other: 0\nfree again: 1\n");
+	check_nothing_left();
+}
+END_TEST
+
+START_TEST(memory_that_outlives_its_context_stays_until_the_stream_of_its_free_has_done_its_work)
+{
+	run_outlive("outlive-behind-work", mapped[_i], NULL);
+	ck_assert_str_eq(play_out, "free: 0\nstill there: 1\n");
+}
+END_TEST
+
+START_TEST(memory_that_outlives_its_context_is_freed_in_any_context_and_in_none)
+{
+	run_outlive("outlive-elsewhere", mapped[_i], NULL);
+	ck_assert_str_eq(play_out, "wrong words: 0\nwrong words: 0\nwrong words: 0\nfree: 0\n"
+				   "free in a created context: 0\nfree without a context: 0\n");
+	check_nothing_left();
+}
+END_TEST
+
+START_TEST(threads_may_free_memory_that_outlives_its_context)
+{
+	run_outlive("outlive-by-threads", mapped[_i], NULL);
+	ck_assert_str_eq(play_out, "frees: 0\nfrees: 0\nfrees: 0\nfrees: 0\n");
+	check_nothing_left();
+}
+END_TEST
+
+START_TEST(a_free_of_memory_that_outlives_its_context_disturbs_no_capture)
+{
+	run_outlive("outlive-in-capture", mapped[_i], NULL);
+	ck_assert_str_eq(play_out, "free on the captured stream: 1\nfree on another stream: 0\n"
+				   "free that waits: 1\nthe capture ends: 0\nfree after it: 0\n");
+	check_nothing_left();
+}
+END_TEST
+
+START_TEST(memory_of_the_driver_that_outlives_its_context_counts_until_it_is_freed)
+{
+	static const char *const env[] = {"GPUPOOL_ASYNC=off", NULL};
+
+	run("outlive-in-driver", env);
+	ck_assert_str_eq(play_out, "wrong words: 0\nfree: 0\n");
+	ck_assert_uint_eq(play_fact("bytes counted"), 8 * MIB);
+	ck_assert_uint_eq(play_fact("bytes left"), 0);
+}
+END_TEST
+
+static void add_outlive(TCase *tc)
+{
+	tcase_add_test(tc, memory_of_the_driver_that_outlives_its_context_counts_until_it_is_freed);
+	tcase_add_loop_test(
+		tc, memory_that_outlives_its_context_counts_and_goes_back_when_it_is_freed, 0, (int)LENGTH(mapped));
+	tcase_add_loop_test(tc, memory_that_outlives_its_context_stays_until_the_stream_of_its_free_has_done_its_work,
+		0, (int)LENGTH(mapped));
+	tcase_add_loop_test(
+		tc, memory_that_outlives_its_context_is_freed_in_any_context_and_in_none, 0, (int)LENGTH(mapped));
+	tcase_add_loop_test(tc, threads_may_free_memory_that_outlives_its_context, 0, (int)LENGTH(mapped));
+	tcase_add_loop_test(tc, a_free_of_memory_that_outlives_its_context_disturbs_no_capture, 0, (int)LENGTH(mapped));
+}
+
 static void add(TCase *tc)
 {
 	tcase_add_loop_test(
@@ -647,6 +731,7 @@ static void add(TCase *tc)
 	tcase_add_test(tc, a_context_may_end_while_a_pool_of_stream_order_grows);
 	tcase_add_test(tc, a_context_may_end_while_a_pool_of_stream_order_is_made);
 	tcase_add_test(tc, threads_that_allocate_first_in_stream_order_share_one_pool);
+	add_outlive(tc);
 	tcase_add_loop_test(
 		tc, memory_freed_on_a_stream_of_a_full_device_is_counted_as_free_and_goes_back, 0, (int)LENGTH(pools));
 }

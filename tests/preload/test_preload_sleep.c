@@ -369,6 +369,13 @@ START_TEST(a_process_asleep_resets_exits_and_forks_as_without_the_library)
 }
 END_TEST
 
+START_TEST(a_process_asleep_wakes_for_the_end_of_a_context_whose_memory_outlives_it)
+{
+	play_sleep("ends-in-order", vmm, NULL);
+	ck_assert_ptr_nonnull(strstr(play_out, "wrong words: 0\nfree: 0\n"));
+}
+END_TEST
+
 START_TEST(all_contexts_and_devices_of_a_process_sleep_and_wake_together)
 {
 	const char *env[] = {VMM, GPU, "SIMGPU_DEVICES=2", NULL};
@@ -580,6 +587,7 @@ static void add(TCase *tc)
 	tcase_add_test(tc, host_memory_beyond_the_bound_is_unpinned_asleep_and_pinned_again_by_the_wake);
 	tcase_add_test(tc, kept_host_memory_serves_the_next_sleep_and_goes_back_if_it_does_not_fit_or_the_context_ends);
 	tcase_add_loop_test(tc, a_process_asleep_resets_exits_and_forks_as_without_the_library, 0, LENGTH(ends));
+	tcase_add_test(tc, a_process_asleep_wakes_for_the_end_of_a_context_whose_memory_outlives_it);
 	tcase_add_test(tc, all_contexts_and_devices_of_a_process_sleep_and_wake_together);
 	tcase_add_test(tc, content_that_is_dropped_is_zero_when_the_process_wakes_and_the_rest_is_kept);
 	tcase_add_test(tc, a_process_that_was_stopped_does_not_carry_out_a_sleep_that_came_too_late);

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include "survivor.h"
+
+#include <stdlib.h>
+
+#include "context.h"
+#include "pool/pool.h"
+#include "pool/pool_ref.h"
+#include "shim/base/fork.h"
+
+struct gp_survivor {
+	struct gp_tree_node node; /* by address, while the program holds the block */
+	struct gp_list link;      /* likewise */
+	struct gp_block_info info;
+	struct gp_device *device;
+	struct gp_pool *pool; /* the dropped pool, which has the chunks */
+};
+
+static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF);
+static struct gp_tree by_addr;
+static struct gp_list all = {&all, &all};
+_Atomic unsigned gp_survivors;
+
+static void reset_in_child(void)
+{
+	gp_mutex_init(&lock, GP_RANK_LEAF);
+}
+
+static void add(struct gp_survivor *survivor)
+{
+	gp_mutex_lock(&lock);
+	gp_tree_insert(&by_addr, &survivor->node);
+	gp_list_append(&all, &survivor->link);
+	atomic_fetch_add(&gp_survivors, 1);
+	gp_mutex_unlock(&lock);
+}
+
+/* Without host memory for an entry the block ends with its context. */
+static bool survive(void *arg, const struct gp_block_info *info)
+{
+	struct gp_pool *pool = arg;
+	struct gp_survivor *survivor = malloc(sizeof(*survivor));
+
+	if (!survivor)
+		return false;
+	*survivor = (struct gp_survivor){
+		.node.key = info->addr,
+		.info = *info,
+		.device = ((struct gp_context *)gp_pool_owner(pool))->device,
+		.pool = gp_pool_get(pool),
+	};
+	add(survivor);
+	return true;
+}
+
+void gp_survivors_drop(struct gp_pool *pool)
+{
+	static struct gp_fork_child child = {.fn = reset_in_child};
+
+	gp_fork_on_child(&child);
+	gp_pool_drop_except(pool, survive, pool);
+}
+
+static struct gp_survivor *find_locked(uint64_t addr)
+{
+	struct gp_tree_node *node = gp_tree_at_most(&by_addr, addr);
+	struct gp_survivor *survivor = node ? gp_container_of(node, struct gp_survivor, node) : NULL;
+
+	return survivor && addr - survivor->info.addr < survivor->info.rounded ? survivor : NULL;
+}
+
+bool gp_survivor_find_slow(uint64_t addr, struct gp_block_info *ret_info, const struct gp_device **ret_device)
+{
+	const struct gp_survivor *survivor;
+
+	gp_mutex_lock(&lock);
+	survivor = find_locked(addr);
+	if (survivor)
+		*ret_info = survivor->info;
+	if (survivor && ret_device)
+		*ret_device = survivor->device;
+	gp_mutex_unlock(&lock);
+	return survivor != NULL;
+}
+
+struct gp_survivor *gp_survivor_take(uint64_t addr)
+{
+	struct gp_survivor *survivor;
+
+	if (!atomic_load_explicit(&gp_survivors, memory_order_acquire))
+		return NULL;
+	gp_mutex_lock(&lock);
+	survivor = find_locked(addr);
+	if (survivor && survivor->info.addr != addr)
+		survivor = NULL;
+	if (survivor) {
+		gp_tree_remove(&by_addr, &survivor->node);
+		gp_list_remove(&survivor->link);
+		atomic_fetch_sub(&gp_survivors, 1);
+	}
+	gp_mutex_unlock(&lock);
+	return survivor;
+}
+
+void gp_survivor_undo(struct gp_survivor *survivor)
+{
+	add(survivor);
+}
+
+void gp_survivor_end(struct gp_survivor *survivor)
+{
+	const struct gp_block_info *info = &survivor->info;
+
+	if (info->account)
+		gp_account_uncharge(gp_account(&survivor->device->accounts, info->account), info->rounded);
+	gp_pool_end_survivor(survivor->pool, info->addr, info->rounded);
+	gp_pool_put(survivor->pool);
+	free(survivor);
+}
+
+const struct gp_device *gp_survivor_device(const struct gp_survivor *survivor)
+{
+	return survivor->device;
+}
+
+struct sum {
+	const struct gp_device *device;
+	uint64_t bytes;
+};
+
+static void add_bytes(void *arg, const struct gp_block_info *info, const struct gp_device *device)
+{
+	struct sum *sum = arg;
+
+	if (device == sum->device && !info->account)
+		sum->bytes += info->rounded;
+}
+
+uint64_t gp_survivor_used_bytes(const struct gp_device *device)
+{
+	struct sum sum = {.device = device};
+
+	gp_survivor_each(add_bytes, &sum);
+	return sum.bytes;
+}
+
+void gp_survivor_each(
+	void (*fn)(void *arg, const struct gp_block_info *info, const struct gp_device *device), void *arg)
+{
+	struct gp_list *link;
+
+	gp_mutex_lock(&lock);
+	gp_list_each(link, &all) {
+		const struct gp_survivor *survivor = gp_container_of(link, struct gp_survivor, link);
+
+		fn(arg, &survivor->info, survivor->device);
+	}
+	gp_mutex_unlock(&lock);
+}

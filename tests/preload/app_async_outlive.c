@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* Memory in stream order outlives its primary context: what it costs meanwhile, and each way to free it. */
+
+#include <pthread.h>
+#include <stdio.h>
+
+#include "api/gpupool.h"
+#include "app_async.h"
+
+enum { THREADS = 4, BLOCKS = 64, WORDS_BYTES = 64 * KIB };
+
+static uint64_t counted_bytes(void)
+{
+	struct gpupool_status status;
+
+	APP_MUST(gpupool_get_status(0, &status));
+	return status.unpooled_bytes;
+}
+
+static void restart(void)
+{
+	APP_MUST(cuDevicePrimaryCtxReset_v2(0));
+	app_start();
+}
+
+static CUdeviceptr fill_new(CUstream stream, size_t bytes, unsigned value)
+{
+	CUdeviceptr ptr = take(bytes, stream);
+
+	app_fill(stream, ptr, WORDS_BYTES, value);
+	APP_MUST(cuStreamSynchronize(stream));
+	return ptr;
+}
+
+/* Ends the context, and says what gpupool has not given back. */
+static void say_leftovers(void)
+{
+	size_t available, total;
+
+	APP_MUST(cuCtxSynchronize());
+	APP_MUST(cuMemGetInfo_v2(&available, &total)); /* asks which frees in stream order are done */
+	APP_MUST(cuDevicePrimaryCtxReset_v2(0));
+	app_fact("chunks left", app_calls("cuMemCreate") - app_calls("cuMemRelease"));
+	app_fact("mappings left", app_calls("cuMemMap") - app_calls("cuMemUnmap"));
+	app_fact("bytes left", counted_bytes());
+}
+
+/* The memory counts until it is freed. */
+void outlive_at_limit(void)
+{
+	CUdeviceptr large, small, ptr = 0;
+	CUstream stream;
+
+	app_start();
+	stream = app_stream();
+	large = fill_new(stream, 40 * MIB, 1);
+	small = fill_new(stream, MIB, 2);
+	restart();
+	stream = app_stream();
+	app_say("all counted", "%d", counted_bytes() >= 41 * MIB);
+	app_result("beyond the limit", cuMemAllocAsync(&ptr, 100 * MIB, stream));
+	app_result("free", cuMemFree_v2(large));
+	app_result("wrong words of the other", (int)app_count_wrong(stream, small, WORDS_BYTES, 2));
+	app_result("up to the limit", cuMemAllocAsync(&ptr, 100 * MIB, stream));
+	app_result("its free", cuMemFreeAsync(ptr, stream));
+	app_result("free of the other", cuMemFreeAsync(small, stream));
+	app_result("free again", cuMemFree_v2(small));
+	say_leftovers();
+	app_report_driver();
+}
+
+/* A free in stream order does not wait, and the memory stays until the work before it has ended. */
+void outlive_behind_work(void)
+{
+	CUstream stream;
+	uint32_t *flag;
+	CUdeviceptr ptr;
+
+	app_start();
+	ptr = fill_new(app_stream(), 8 * MIB, 1);
+	restart();
+	stream = app_stream();
+	APP_MUST(cuMemHostAlloc((void **)&flag, sizeof(*flag), 0));
+	*flag = 0;
+	app_spin_until(stream, flag, 1);
+	app_fill(stream, ptr, WORDS_BYTES, 2);
+	app_result("free", cuMemFreeAsync(ptr, stream));
+	APP_MUST(cuMemFreeAsync(take(MIB, stream), stream));
+	app_say("still there", "%d", counted_bytes() >= 8 * MIB);
+	*flag = 1;
+	APP_MUST(cuStreamSynchronize(stream));
+	APP_MUST(cuMemFreeAsync(take(2 * MIB, stream), stream));
+	app_fact("bytes left", counted_bytes());
+	app_report_driver();
+}
+
+/* Two resets, then a context that the program creates, and no context. */
+void outlive_elsewhere(void)
+{
+	CUdeviceptr ptrs[3];
+	CUstream stream;
+	CUcontext ctx;
+
+	app_start();
+	stream = app_stream();
+	for (unsigned i = 0; i < 3; i++)
+		ptrs[i] = fill_new(stream, 3 * MIB, i);
+	restart();
+	restart();
+	stream = app_stream();
+	for (unsigned i = 0; i < 3; i++)
+		app_result("wrong words", (int)app_count_wrong(stream, ptrs[i], WORDS_BYTES, i));
+	app_result("free", cuMemFreeAsync(ptrs[0], NULL));
+	APP_MUST(cuCtxCreate_v2(&ctx, 0, 0));
+	stream = app_stream();
+	APP_MUST(cuMemsetD32Async(ptrs[1], 7, 16, stream));
+	app_result("free in a created context", cuMemFreeAsync(ptrs[1], stream));
+	APP_MUST(cuCtxSynchronize());
+	APP_MUST(cuCtxSetCurrent(NULL));
+	app_result("free without a context", cuMemFree_v2(ptrs[2]));
+	APP_MUST(cuCtxDestroy_v2(ctx));
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	say_leftovers();
+	app_report_driver();
+}
+
+static CUdeviceptr shared[BLOCKS];
+
+static void *free_share(void *arg)
+{
+	unsigned first = (unsigned)(uintptr_t)arg;
+	CUresult r = CUDA_SUCCESS;
+
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	for (unsigned i = first; i < BLOCKS && !r; i += THREADS)
+		r = i % 3 ? cuMemFree_v2(shared[i]) : cuMemFreeAsync(shared[i], NULL);
+	return (void *)(uintptr_t)r;
+}
+
+/* Threads free blocks of the same chunks. */
+void outlive_by_threads(void)
+{
+	pthread_t threads[THREADS];
+	CUstream stream;
+
+	app_start();
+	stream = app_stream();
+	for (unsigned i = 0; i < BLOCKS; i++)
+		shared[i] = fill_new(stream, i % 2 ? 96 * KIB : 3 * MIB, i);
+	restart();
+	for (uintptr_t i = 0; i < THREADS; i++)
+		APP_MUST(pthread_create(&threads[i], NULL, free_share, (void *)i));
+	for (unsigned i = 0; i < THREADS; i++) {
+		void *r;
+
+		APP_MUST(pthread_join(threads[i], &r));
+		app_result("frees", (int)(uintptr_t)r);
+	}
+	say_leftovers();
+	app_report_driver();
+}
+
+/* While a stream captures, a free may not wait. */
+void outlive_in_capture(void)
+{
+	CUdeviceptr one, other;
+	CUstream stream, captured;
+	CUgraph graph;
+
+	app_start();
+	stream = app_stream();
+	one = fill_new(stream, 3 * MIB, 1);
+	other = fill_new(stream, 3 * MIB, 2);
+	restart();
+	stream = app_stream();
+	captured = app_stream();
+	APP_MUST(cuMemFreeAsync(take(MIB, stream), stream));
+	APP_MUST(cuStreamBeginCapture_v2(captured, CU_STREAM_CAPTURE_MODE_RELAXED));
+	app_result("free on the captured stream", cuMemFreeAsync(one, captured) != 0);
+	app_result("free on another stream", cuMemFreeAsync(one, stream));
+	app_result("free that waits", cuMemFree_v2(other) != 0);
+	app_result("the capture ends", cuStreamEndCapture(captured, &graph));
+	app_result("free after it", cuMemFree_v2(other));
+	say_leftovers();
+	app_report_driver();
+}
+
+/* Memory that the driver serves. */
+void outlive_in_driver(void)
+{
+	CUdeviceptr ptr;
+
+	app_start();
+	ptr = fill_new(app_stream(), 8 * MIB, 1);
+	restart();
+	app_fact("bytes counted", counted_bytes());
+	app_result("wrong words", (int)app_count_wrong(app_stream(), ptr, WORDS_BYTES, 1));
+	app_result("free", cuMemFreeAsync(ptr, NULL));
+	app_fact("bytes left", counted_bytes());
+	app_report_driver();
+}
