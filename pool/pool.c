@@ -140,14 +140,30 @@ struct survival {
 	uint64_t kept_bytes;
 };
 
-/* Lets a block that the program held a moment ago survive, if it may. */
-static bool survives_locked(struct gp_pool *pool, const struct gp_block_info *info, struct survival *survival)
+static bool keep_locked(struct gp_pool *pool, const struct gp_block_info *info, struct survival *survival)
 {
-	if (!survival->fn || !info->is_mapped || !info->is_of_stream ||
-		!gp_arena_can_keep_locked(pool, info->addr, info->rounded) || !survival->fn(survival->arg, info))
+	if (!info->is_mapped || !gp_arena_can_keep_locked(pool, info->addr, info->rounded))
 		return false;
 	survival->kept_bytes += gp_arena_keep_locked(pool, info->addr, info->rounded);
 	return true;
+}
+
+/* Lets a block that the program held a moment ago survive, if it may. */
+static bool survives_locked(struct gp_pool *pool, const struct gp_block_info *info, struct survival *survival)
+{
+	return survival->fn && info->is_of_stream && info->is_mapped &&
+	       gp_arena_can_keep_locked(pool, info->addr, info->rounded) && survival->fn(survival->arg, info) &&
+	       keep_locked(pool, info, survival);
+}
+
+/* Work of another context may use the block until its free ends (gp_pool_free_begin). */
+static void keep_away_locked(struct gp_pool *pool, struct gp_block *block, struct survival *survival)
+{
+	struct gp_block_info info = gp_block_describe(block);
+
+	if (survival->fn && gp_block_state(block) == GP_BLOCK_FREEING && block->flags & GP_BLOCK_AWAY &&
+		keep_locked(pool, &info, survival))
+		gp_block_set_state(block, GP_BLOCK_RETURNING);
 }
 
 /*
@@ -167,6 +183,7 @@ static void revoke_locked(struct gp_pool *pool, struct gp_block *block, struct s
 		is_counted)
 		gp_pool_uncharge_account(pool, block);
 	atomic_store_explicit(&block->account, GP_ACCOUNT_NONE, memory_order_relaxed);
+	keep_away_locked(pool, block, survival);
 	gp_block_unmap_locked(pool, block);
 }
 

@@ -16,6 +16,7 @@
 #include "retain.h"
 #include "reuse.h"
 #include "rounds.h"
+#include "pool/vmm/arena_life.h"
 #include "segment.h"
 
 static int attempt_rescue(struct gp_rounds *rounds)
@@ -219,6 +220,11 @@ static int refuse(struct gp_pool *pool, uint64_t addr, enum gp_claim claim)
 	bool is_free;
 
 	gp_mutex_lock(&pool->lock);
+	/* The drop takes blocks from the program one by one. */
+	if (gp_flag_is_set(&pool->dead)) {
+		gp_mutex_unlock(&pool->lock);
+		return GP_E_DEAD;
+	}
 	is_free = claim == GP_CLAIM_NOT_USED || gp_pool_is_free_at_locked(pool, addr);
 	pool->stats.double_frees += is_free;
 	pool->stats.invalid_frees += !is_free;
@@ -274,13 +280,25 @@ int gp_pool_free_begin(struct gp_addrmap *map, uint64_t addr, struct gp_claimed 
 	if (!gp_flag_is_set(&pool->dead))
 		pool->stats.requested_bytes -= gp_block_requested(ret_claimed->block);
 	atomic_store_explicit(&ret_claimed->block->requested, 0, memory_order_relaxed);
+	ret_claimed->block->flags |= GP_BLOCK_AWAY;
 	gp_mutex_unlock(&pool->lock);
 	return 0;
 }
 
+/* If the context has ended meanwhile, its end has left the memory where it is (gp_pool_drop_except). */
 void gp_pool_free_end(const struct gp_claimed *claimed)
 {
-	(void)take_back(claimed->pool, claimed->block, &(struct take_back){.mode = GP_FREE_UNFENCED});
+	struct gp_block *block = claimed->block;
+	bool is_kept;
+
+	gp_mutex_lock(&claimed->pool->lock);
+	is_kept = gp_block_state(block) == GP_BLOCK_RETURNING;
+	block->flags &= (uint8_t)~GP_BLOCK_AWAY;
+	gp_mutex_unlock(&claimed->pool->lock);
+	if (is_kept)
+		gp_arena_end_survivor(claimed->pool, block->addr, block->size);
+	else
+		(void)take_back(claimed->pool, block, &(struct take_back){.mode = GP_FREE_UNFENCED});
 	gp_pool_put(claimed->pool);
 }
 

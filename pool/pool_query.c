@@ -195,8 +195,10 @@ struct extent {
 	uint64_t addr, bytes;
 };
 
+/* Of a dropped pool, only chunks in which a block survives stay. */
 static int copy_extents_locked(struct gp_pool *pool, struct extent **ret_extents, size_t *ret_n)
 {
+	bool is_dead = gp_flag_is_set(&pool->dead);
 	struct gp_list *link;
 	struct extent *extents;
 	size_t n = 0;
@@ -210,7 +212,8 @@ static int copy_extents_locked(struct gp_pool *pool, struct extent **ret_extents
 	gp_list_each(link, &pool->cache.vm->chunks) {
 		const struct gp_chunk *chunk = gp_container_of(link, struct gp_chunk, link);
 
-		extents[n++] = (struct extent){chunk->addr, chunk->size};
+		if (!is_dead || chunk->n_survivors)
+			extents[n++] = (struct extent){chunk->addr, chunk->size};
 	}
 	*ret_extents = extents;
 	*ret_n = n;
@@ -221,14 +224,12 @@ int gp_pool_each_chunk(struct gp_pool *pool, void (*fn)(void *arg, uint64_t addr
 {
 	struct extent *extents = NULL;
 	size_t n = 0;
-	int r = 0;
+	int r;
 
 	if (!pool->cache.vm)
 		return 0;
 	gp_mutex_lock(&pool->lock);
-	/* The chunks of a dead pool are given back without the lock (arena_life.c). */
-	if (!gp_flag_is_set(&pool->dead))
-		r = copy_extents_locked(pool, &extents, &n);
+	r = copy_extents_locked(pool, &extents, &n);
 	gp_mutex_unlock(&pool->lock);
 	for (size_t i = 0; i < n; i++)
 		fn(arg, extents[i].addr, extents[i].bytes);

@@ -46,7 +46,10 @@ void gp_pool_each_used(struct gp_pool *pool, bool (*fn)(void *arg, const struct 
 /* As gp_pool_each_used, but for free blocks, too: segment by segment, in address order within a segment. */
 void gp_pool_each_block(struct gp_pool *pool, bool (*fn)(void *arg, const struct gp_block_info *info), void *arg);
 
-/* Calls fn for every chunk that is mapped or about to be, while the pool lives; without the lock. 0 or -ENOMEM. */
+/*
+ * Calls fn, without the lock, for every chunk that is mapped or about to be, of a dropped pool for every chunk with
+ * survivors. 0 or -ENOMEM.
+ */
 int gp_pool_each_chunk(struct gp_pool *pool, void (*fn)(void *arg, uint64_t addr, uint64_t bytes), void *arg);
 
 /* Returns the block at or around the address, or NULL if it is not the pool's. The caller holds the pool's lock. */

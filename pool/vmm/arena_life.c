@@ -60,6 +60,7 @@ static void make_segment(struct gp_pool *pool, struct gp_arena *arena)
 	gp_addrmap_add_segment(pool->options.map, segment);
 }
 
+/* The addresses of an arena where memory is still mapped stay: their next owner would find memory there. */
 static bool has_chunks(const struct gp_vm *vm, const struct gp_arena *arena)
 {
 	struct gp_list *link;
@@ -70,21 +71,34 @@ static bool has_chunks(const struct gp_vm *vm, const struct gp_arena *arena)
 	return false;
 }
 
-/*
- * Frees the arenas, except one where memory is still mapped: the next owner of such addresses would find memory there.
- */
-static void free_arenas(struct gp_pool *pool)
+/* Returns the addresses of an arena without chunks that is to be freed, and removes it; or 0. */
+static uint64_t take_arena_locked(struct gp_vm *vm, uint64_t *ret_size)
+{
+	for (int i = 0; i < GP_N_ARENAS; i++) {
+		struct gp_arena *arena = &vm->arenas[i];
+		uint64_t base = arena->base;
+
+		if (!base || has_chunks(vm, arena))
+			continue;
+		*ret_size = arena->size;
+		arena->base = arena->size = 0;
+		return base;
+	}
+	return 0;
+}
+
+/* Gives back an arena without chunks. Returns false if there is none. */
+static bool free_arena(struct gp_pool *pool)
 {
 	const struct gp_backend *be = gp_pool_backend(pool);
+	uint64_t base, size;
 
-	for (int i = 0; i < GP_N_ARENAS; i++) {
-		struct gp_arena *arena = &pool->cache.vm->arenas[i];
-
-		if (!arena->base || has_chunks(pool->cache.vm, arena))
-			continue;
-		be->ops->mapping->address_free(be->arg, arena->base, arena->size);
-		arena->base = arena->size = 0;
-	}
+	gp_mutex_lock(&pool->lock);
+	base = take_arena_locked(pool->cache.vm, &size);
+	gp_mutex_unlock(&pool->lock);
+	if (base)
+		be->ops->mapping->address_free(be->arg, base, size);
+	return base != 0;
 }
 
 int gp_arena_open(struct gp_pool *pool)
@@ -105,7 +119,8 @@ int gp_arena_open(struct gp_pool *pool)
 	for (int i = 0; i < GP_N_ARENAS && !r; i++)
 		r = reserve(pool, &vm->arenas[i]);
 	if (r) {
-		free_arenas(pool);
+		while (free_arena(pool))
+			;
 		return r;
 	}
 	for (int i = 0; i < GP_N_ARENAS; i++)
@@ -166,9 +181,27 @@ static void uncharge_kept(struct gp_pool *pool, uint64_t bytes)
 		atomic_fetch_sub(pool->options.survivor_bytes, bytes);
 }
 
+/* Unmaps a chunk that next_locked has found. */
+static void unmap_next(struct gp_pool *pool, struct gp_chunk *chunk)
+{
+	bool is_charged = chunk->is_kept && !chunk->is_spilled;
+	uint64_t bytes = chunk->size;
+	bool is_gone = unmap_chunk(pool, chunk);
+
+	gp_mutex_lock(&pool->lock);
+	chunk->is_tried = true;
+	if (is_gone)
+		gp_list_remove(&chunk->link);
+	gp_mutex_unlock(&pool->lock);
+	if (is_gone)
+		free(chunk);
+	if (is_charged)
+		uncharge_kept(pool, bytes);
+}
+
 /*
  * Unmaps all chunks in which no block survives, and frees the arenas that have none left. One thread does this at a
- * time, until it finds no more. It alone changes the list.
+ * time, until it finds no more.
  */
 static void unmap_all(struct gp_pool *pool)
 {
@@ -180,19 +213,11 @@ static void unmap_all(struct gp_pool *pool)
 		chunk = next_locked(vm);
 		gp_mutex_unlock(&pool->lock);
 		if (chunk) {
-			bool is_charged = chunk->is_kept && !chunk->is_spilled;
-			uint64_t bytes = chunk->size;
-
-			chunk->is_tried = true;
-			if (unmap_chunk(pool, chunk)) {
-				gp_list_remove(&chunk->link);
-				free(chunk);
-			}
-			if (is_charged)
-				uncharge_kept(pool, bytes);
+			unmap_next(pool, chunk);
 		} else {
 			gp_saved_give_back(pool);
-			free_arenas(pool);
+			while (free_arena(pool))
+				;
 		}
 		gp_mutex_lock(&pool->lock);
 		vm->is_unmapping = chunk || next_locked(vm);
@@ -268,6 +293,9 @@ bool gp_arena_can_keep_locked(const struct gp_pool *pool, uint64_t addr, uint64_
 {
 	uint64_t end = addr + bytes;
 
+	/* Memory that is on its way to the host, or back, is at neither place for certain. */
+	if (pool->cache.vm->is_exclusive)
+		return false;
 	while (addr < end) {
 		const struct gp_chunk *chunk = chunk_at(pool, addr);
 

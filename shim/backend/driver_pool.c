@@ -36,17 +36,20 @@ static void add_usage(void *arg, struct gp_pool *pool)
 	walk->usage.reserved_high_bytes += usage.total_high_bytes;
 }
 
-/* Adds what has outlived earlier contexts. */
+/* Adds what has outlived earlier contexts. Memory in the host is not charged, but reserved for the program. */
 static void add_survivors(struct walk *walk)
 {
-	uint64_t reserved = atomic_load(&walk->device->survivor_bytes);
-	uint64_t used = reserved ? gp_survivor_used_bytes(walk->device) : 0;
+	uint64_t used = gp_survivor_used_bytes(walk->device);
+	uint64_t reserved = gp_max(atomic_load(&walk->device->survivor_bytes), used);
+	uint64_t used_high = atomic_load(&walk->device->ended_used_high);
+	struct gp_driver_pool_usage *usage = &walk->usage;
 
-	walk->is_any_served |= used != 0;
-	walk->usage.used_bytes += used;
-	walk->usage.used_high_bytes += used;
-	walk->usage.reserved_bytes += reserved;
-	walk->usage.reserved_high_bytes += reserved;
+	walk->is_any_served |= used || used_high;
+	usage->used_bytes += used;
+	usage->used_high_bytes = gp_max(usage->used_high_bytes + used, used_high);
+	usage->reserved_bytes += reserved;
+	usage->reserved_high_bytes =
+		gp_max(usage->reserved_high_bytes + reserved, atomic_load(&walk->device->ended_reserved_high));
 }
 
 struct gp_driver_pool_usage gp_driver_pool_usage(struct gp_device *device, unsigned number)
@@ -82,6 +85,10 @@ void gp_driver_pool_restart_highs(struct gp_device *device, unsigned number, boo
 
 	if (restarts_used && account)
 		gp_account_restart_high(account);
+	if (walk.restarts_used)
+		atomic_store(&device->ended_used_high, 0);
+	if (restarts_reserved)
+		atomic_store(&device->ended_reserved_high, 0);
 	gp_context_each(walk_context, &walk);
 }
 

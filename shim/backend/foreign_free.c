@@ -6,9 +6,12 @@
 #include <stdlib.h>
 
 #include "pool/pool.h"
+#include "pool/tuning.h"
+#include "shim/base/clock.h"
 #include "shim/base/fork.h"
 #include "shim/context/capture.h"
 #include "shim/context/driver_call.h"
+#include "shim/context/grace.h"
 #include "shim/context/survivor.h"
 #include "shim/driver/driver_table.h"
 #include "shim/driver/launch_abi.h"
@@ -16,9 +19,10 @@
 struct free {
 	struct gp_survivor *survivor; /* of an ended context; or NULL: */
 	struct gp_claimed claimed;    /* the block of a pool */
-	CUcontext ctx;
+	CUcontext ctx;             /* of the stream; NULL: the free is in no stream's order, and has a grace period */
 	unsigned long long ctx_id; /* handles are used again, and the event ends with its context */
 	CUevent event;             /* recorded on the stream at the free */
+	struct gp_grace grace;
 	struct free *next;
 };
 
@@ -90,11 +94,14 @@ static unsigned long long id_of(CUcontext ctx)
 	return !gp_real.cuCtxGetId || gp_real.cuCtxGetId(ctx, &id) ? 0 : id;
 }
 
-/* Takes the block from the program. */
+/* Takes the block from the program. It may leave its pool meanwhile, since the context ends. */
 static int begin(CUdeviceptr ptr, struct free *free)
 {
-	free->survivor = gp_survivor_take(ptr);
-	return free->survivor ? 0 : gp_pool_free_begin(&gp_state.device_map, ptr, &free->claimed);
+	int r = gp_pool_free_begin(&gp_state.device_map, ptr, &free->claimed);
+
+	if (r == GP_E_FOREIGN || r == GP_E_DEAD)
+		free->survivor = gp_survivor_take(ptr);
+	return free->survivor ? 0 : r;
 }
 
 static void end(const struct free *free)
@@ -103,6 +110,25 @@ static void end(const struct free *free)
 		gp_survivor_end(free->survivor);
 	else
 		gp_pool_free_end(&free->claimed);
+}
+
+int gp_foreign_free_survivor(CUdeviceptr ptr)
+{
+	struct free *free_ = calloc(1, sizeof(*free_));
+
+	if (!free_)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	free_->survivor = gp_survivor_take(ptr);
+	if (free_->survivor && gp_grace_begin(&free_->grace, gp_survivor_device(free_->survivor))) {
+		add(free_);
+		gp_foreign_poll();
+		return 0;
+	}
+	gp_grace_forget(&free_->grace);
+	if (free_->survivor)
+		gp_survivor_undo(free_->survivor);
+	free(free_);
+	return GP_E_FOREIGN;
 }
 
 int gp_foreign_free(CUdeviceptr ptr, CUstream handle, const struct gp_stream *stream)
@@ -130,12 +156,24 @@ int gp_foreign_free(CUdeviceptr ptr, CUstream handle, const struct gp_stream *st
 	return 0;
 }
 
+/* As is_done. If a context has ended or failed, the others are asked from now on. */
+static bool is_grace_over(struct free *free)
+{
+	enum gp_grace_state state = gp_grace_ask(&free->grace);
+
+	if (state == GP_GRACE_LOST)
+		return !gp_grace_begin(&free->grace, gp_survivor_device(free->survivor));
+	return state == GP_GRACE_OVER;
+}
+
 /* True if the work is done. If the stream's context has ended or failed, its work has ended, too. */
-static bool is_done(const struct free *free)
+static bool is_done(struct free *free)
 {
 	struct gp_driver_scope scope;
 	bool is;
 
+	if (!free->ctx)
+		return is_grace_over(free);
 	if (!free->ctx_id || id_of(free->ctx) != free->ctx_id || gp_driver_enter(&scope, free->ctx))
 		return true;
 	is = gp_real.cuEventQuery(free->event) != CUDA_ERROR_NOT_READY;
@@ -166,6 +204,23 @@ void gp_foreign_poll_slow(void)
 			continue;
 		}
 		end(one);
+		gp_grace_forget(&one->grace);
 		free(one);
 	}
+}
+
+bool gp_foreign_await(void)
+{
+	unsigned n = atomic_load(&gp_foreign_n_frees);
+	uint64_t start_ns = gp_clock_now_ns(NULL);
+
+	for (unsigned attempt = 0; n && gp_capture_is_none(); attempt++) {
+		gp_foreign_poll_slow();
+		if (atomic_load(&gp_foreign_n_frees) < n)
+			return true;
+		if (gp_clock_now_ns(NULL) - start_ns > GP_UNFENCED_WAIT_NS)
+			break;
+		gp_clock_pause(NULL, attempt);
+	}
+	return false;
 }

@@ -20,6 +20,19 @@
  */
 int gp_foreign_free(CUdeviceptr ptr, CUstream handle, const struct gp_stream *stream);
 
+/*
+ * Frees a survivor in no stream's order: its memory goes back once all work has ended that was submitted before. A free
+ * of the driver's pools waits for no work either. Returns 0; GP_E_FOREIGN if the address is not that of a survivor, or
+ * the process may do work that gpupool cannot ask for; or CUDA_ERROR_OUT_OF_MEMORY (of the host).
+ */
+int gp_foreign_free_survivor(CUdeviceptr ptr);
+
+/*
+ * To be called when memory has run out: waits up to GP_UNFENCED_WAIT_NS until the memory of such a free comes back.
+ * Returns false if none does, or a capture forbids to ask.
+ */
+bool gp_foreign_await(void);
+
 extern _Atomic unsigned gp_foreign_n_frees; /* frees whose stream had not done its work when that was last asked */
 
 void gp_foreign_poll_slow(void);

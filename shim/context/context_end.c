@@ -55,6 +55,7 @@ static void drop_locked(struct gp_context *context)
 	 */
 	gp_pool_quiesce(context->pool); /* all pools of the context share its fence */
 	gp_capture_forget_context(context->handle);
+	gp_survivors_note_highs(context);
 	gp_context_each_pool(context, drop_region_pool, context);
 	drop_pool(context->pool);
 	gp_context_each_pinned(context, drop_pinned, NULL);
@@ -234,8 +235,7 @@ static void note_streamed(void *arg, struct gp_pool *pool)
 	*(bool *)arg |= stats.stream_bytes != 0;
 }
 
-/* True if memory may survive the end. Its content must not be in the host then. */
-static bool may_leave_survivors(const struct gp_context_end *end)
+bool gp_context_end_may_leave_survivors(const struct gp_context_end *end)
 {
 	struct gp_context *context = gp_table_find(end->handle, end->device);
 	bool may = false;
@@ -248,11 +248,10 @@ static bool may_leave_survivors(const struct gp_context_end *end)
 
 CUresult gp_context_end(const struct gp_context_end *end)
 {
-	bool wakes = may_leave_survivors(end);
+	/* So the process does not fall asleep meanwhile. If it is asleep, what is asleep ends with its context. */
+	bool visits = gp_context_end_may_leave_survivors(end) && gp_submission_visit(&gp_submitted);
 	CUresult r;
 
-	if (wakes)
-		gp_submit_visit();
 	gp_thread_forget_current();
 	gp_table_close();
 	gp_context_await_adoption();
@@ -261,7 +260,7 @@ CUresult gp_context_end(const struct gp_context_end *end)
 	gp_stream_forget();
 	gp_table_open();
 	gp_thread_forget_current(); /* a callback of the program may have stored the current context meanwhile */
-	if (wakes)
+	if (visits)
 		gp_submit_end_visit();
 	return r;
 }

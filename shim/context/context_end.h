@@ -19,6 +19,9 @@ struct gp_context_end {
 	CUresult (*driver)(const struct gp_context_end *end);
 };
 
+/* True if memory may outlive the context (survivor.h). It does unless it is asleep. */
+bool gp_context_end_may_leave_survivors(const struct gp_context_end *end);
+
 /* Makes the call. If the context ends, drops its pools. Returns the driver's result. */
 CUresult gp_context_end(const struct gp_context_end *end);
 

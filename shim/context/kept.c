@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "driver_call.h"
-#include "kept_grace.h"
+#include "grace.h"
 #include "kept_table.h"
 #include "program_map.h"
 #include "scope.h"
@@ -136,7 +136,7 @@ static CUresult end(struct gp_kept *kept)
 	gp_kept_remove(kept);
 	if (is_charged)
 		gp_budget_uncharge(&kept->device->budget, kept->bytes);
-	gp_kept_grace_forget(kept);
+	gp_grace_forget(&kept->grace);
 	free(kept);
 	return CUDA_SUCCESS;
 }
@@ -157,11 +157,11 @@ static struct gp_kept *take(const struct gp_kept_need *need)
 	struct gp_kept *kept;
 
 	while (gp_kept_is_any() && is_on() && (kept = gp_kept_choose(need))) {
-		enum gp_kept_grace grace = gp_kept_grace_of(kept);
+		enum gp_grace_state grace = gp_grace_ask(&kept->grace);
 
-		if (grace == GP_KEPT_GRACE_OVER)
+		if (grace == GP_GRACE_OVER)
 			return kept;
-		if (grace == GP_KEPT_GRACE_RUNS) {
+		if (grace == GP_GRACE_RUNS) {
 			gp_kept_put_back(kept);
 			break;
 		}
@@ -346,7 +346,8 @@ struct gp_kept *gp_kept_unmap(CUdeviceptr ptr, size_t bytes)
 	kept = gp_kept_claim_at(ptr, bytes);
 	if (!kept)
 		return NULL;
-	if (!kept->is_mapped || kept->addr != ptr || kept->bytes != bytes || !is_on() || !gp_kept_grace_begin(kept)) {
+	if (!kept->is_mapped || kept->addr != ptr || kept->bytes != bytes || !is_on() ||
+		!gp_grace_begin(&kept->grace, kept->device)) {
 		gp_kept_put_back(kept);
 		return NULL;
 	}

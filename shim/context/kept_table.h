@@ -10,18 +10,11 @@
  * that need the same triple yield until it is free again; those that only look for unused memory pass it by.
  */
 
+#include "grace.h"
 #include "kept.h"
 #include "pool/list.h"
 
-enum { GP_KEPT_DEVICES_MAX = 64, GP_KEPT_PERIODS_MAX = 16 };
-
-struct gp_context;
-
-/* The work of one context that may still use the memory. */
-struct gp_kept_period {
-	struct gp_context *context; /* with a reference, but no use */
-	uint64_t seq;
-};
+enum { GP_KEPT_DEVICES_MAX = 64 };
 
 struct gp_kept {
 	struct gp_kept *next;     /* in a bucket of by_handle */
@@ -43,10 +36,9 @@ struct gp_kept {
 	unsigned char asked[GP_KEPT_DEVICES_MAX];   /* access that the program has set, by device */
 	unsigned char granted[GP_KEPT_DEVICES_MAX]; /* access that the driver has set */
 
-	uint64_t thread; /* the last thread of the program that changed it */
-	uint64_t serial; /* of the hand-out; 0: the memory was not handed out again */
-	unsigned n_periods;
-	struct gp_kept_period periods[GP_KEPT_PERIODS_MAX];
+	uint64_t thread;       /* the last thread of the program that changed it */
+	uint64_t serial;       /* of the hand-out; 0: the memory was not handed out again */
+	struct gp_grace grace; /* since the unmap */
 };
 
 /* A call of the program that a triple may serve. */

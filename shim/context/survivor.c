@@ -3,6 +3,7 @@
 
 #include "survivor.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 #include "context.h"
@@ -61,6 +62,31 @@ void gp_survivors_drop(struct gp_pool *pool)
 
 	gp_fork_on_child(&child);
 	gp_pool_drop_except(pool, survive, pool);
+}
+
+static void add_highs(void *arg, struct gp_pool *pool)
+{
+	struct gp_stream_usage usage = gp_pool_stream_usage(pool), *sum = arg;
+
+	sum->used_high_bytes += usage.is_any_served ? usage.used_high_bytes : 0;
+	sum->total_high_bytes += usage.is_any_served ? usage.total_high_bytes : 0;
+}
+
+static void raise(_Atomic uint64_t *high, uint64_t bytes)
+{
+	uint64_t before = atomic_load(high);
+
+	while (before < bytes && !atomic_compare_exchange_weak(high, &before, bytes))
+		;
+}
+
+void gp_survivors_note_highs(struct gp_context *context)
+{
+	struct gp_stream_usage sum = {0};
+
+	gp_context_each_streamed(context, add_highs, &sum);
+	raise(&context->device->ended_used_high, sum.used_high_bytes);
+	raise(&context->device->ended_reserved_high, sum.total_high_bytes);
 }
 
 static struct gp_survivor *find_locked(uint64_t addr)
@@ -158,4 +184,39 @@ void gp_survivor_each(
 		fn(arg, &survivor->info, survivor->device);
 	}
 	gp_mutex_unlock(&lock);
+}
+
+/* Returns the number of pools, each with a reference, in a list that the caller frees; NULL: no host memory. */
+static size_t pools_of(const struct gp_device *device, struct gp_pool ***ret_pools)
+{
+	struct gp_pool *last = NULL;
+	struct gp_list *link;
+	size_t n = 0;
+
+	gp_mutex_lock(&lock);
+	*ret_pools = calloc(atomic_load(&gp_survivors) + 1, sizeof(**ret_pools));
+	gp_list_each(link, &all) {
+		const struct gp_survivor *survivor = gp_container_of(link, struct gp_survivor, link);
+
+		if (*ret_pools && survivor->device == device && survivor->pool != last)
+			(*ret_pools)[n++] = last = gp_pool_get(survivor->pool);
+	}
+	gp_mutex_unlock(&lock);
+	return n;
+}
+
+int gp_survivor_each_chunk(
+	const struct gp_device *device, void (*fn)(void *arg, uint64_t addr, uint64_t bytes), void *arg)
+{
+	struct gp_pool **pools;
+	size_t n = pools_of(device, &pools);
+	int r = pools ? 0 : -ENOMEM;
+
+	for (size_t i = 0; i < n; i++) {
+		if (gp_pool_each_chunk(pools[i], fn, arg))
+			r = -ENOMEM;
+		gp_pool_put(pools[i]);
+	}
+	free(pools);
+	return r;
 }

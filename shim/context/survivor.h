@@ -11,12 +11,16 @@
 #include "device.h"
 #include "pool/pool_query.h"
 
+struct gp_context;
 struct gp_survivor;
 
 extern _Atomic unsigned gp_survivors; /* blocks that the program holds */
 
 /* Drops a pool of device memory whose context ends, except what survives. */
 void gp_survivors_drop(struct gp_pool *pool);
+
+/* To be called before that: the high-water marks of memory in stream order are the device's, too. */
+void gp_survivors_note_highs(struct gp_context *context);
 
 /* Finds the survivor around an address that the program holds. ret_device: NULL, or for the block's device. */
 bool gp_survivor_find_slow(uint64_t addr, struct gp_block_info *ret_info, const struct gp_device **ret_device);
@@ -38,6 +42,13 @@ const struct gp_device *gp_survivor_device(const struct gp_survivor *survivor);
 
 /* Returns the bytes of a device's survivors that count for no account. */
 uint64_t gp_survivor_used_bytes(const struct gp_device *device);
+
+/*
+ * Calls back, without a lock, for each chunk in which the program holds survivors of a device, perhaps more than once.
+ * 0 or -ENOMEM.
+ */
+int gp_survivor_each_chunk(
+	const struct gp_device *device, void (*fn)(void *arg, uint64_t addr, uint64_t bytes), void *arg);
 
 /* Calls back for each survivor that the program holds, with a lock held. */
 void gp_survivor_each(

@@ -5,6 +5,7 @@
 
 #include "hook_peer.h"
 #include "shim/backend/driver_pool.h"
+#include "shim/backend/sleep.h"
 #include "shim/base/log.h"
 #include "shim/context/context.h"
 #include "shim/context/context_end.h"
@@ -12,6 +13,7 @@
 #include "shim/context/memops.h"
 #include "shim/context/thread.h"
 #include "shim/driver/driver_table.h"
+#include "shim/driver/submit.h"
 
 static bool is_any_used_in_stream_order(struct gp_device *device)
 {
@@ -256,26 +258,41 @@ CUresult hook_cuCtxDetach(CUcontext ctx)
 	return r;
 }
 
+/* The end of a context waits at most that long for device memory, for what is asleep and would outlive it. */
+#define WAKE_MAX_NS UINT64_C(5000000000)
+
+static CUresult end_primary(const struct gp_context_end *end)
+{
+	struct gp_sleep_result result;
+
+	if (gp_unlikely(gp_submission_is_closed(&gp_submitted)) && gp_context_end_may_leave_survivors(end) &&
+		!gp_wake(WAKE_MAX_NS, &result))
+		gp_log(GP_LOG_WARN,
+			"memory in stream order on device %d ends with its context, since it is asleep and cannot "
+			"wake: %s",
+			end->device, result.refusal.why);
+	return gp_context_end(end);
+}
+
 CUresult hook_cuDevicePrimaryCtxRelease(CUdevice device)
 {
-	return gp_context_end(&(struct gp_context_end){.device = device, .driver = call_release});
+	return end_primary(&(struct gp_context_end){.device = device, .driver = call_release});
 }
 
 CUresult hook_cuDevicePrimaryCtxRelease_v2(CUdevice device)
 {
-	return gp_context_end(&(struct gp_context_end){.device = device, .driver = call_release_v2});
+	return end_primary(&(struct gp_context_end){.device = device, .driver = call_release_v2});
 }
 
 /* The driver refuses a reset while the device has green contexts. */
 CUresult hook_cuDevicePrimaryCtxReset(CUdevice device)
 {
-	return gp_context_end(
-		&(struct gp_context_end){.device = device, .when = GP_END_ON_SUCCESS, .driver = call_reset});
+	return end_primary(&(struct gp_context_end){.device = device, .when = GP_END_ON_SUCCESS, .driver = call_reset});
 }
 
 CUresult hook_cuDevicePrimaryCtxReset_v2(CUdevice device)
 {
-	return gp_context_end(
+	return end_primary(
 		&(struct gp_context_end){.device = device, .when = GP_END_ON_SUCCESS, .driver = call_reset_v2});
 }
 

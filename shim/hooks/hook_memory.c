@@ -72,7 +72,16 @@ static int alloc_once(
 		       : gp_scope_alloc(pool, bytes, options, ret_addr);
 }
 
-/* On out-of-memory, tries again if the program's hook asks for it: from the first step, since the hook frees memory. */
+/* After out-of-memory: true if memory has come back since, or the program's hook asks for another attempt. */
+static bool is_worth_again(struct gp_pool *pool, int device, uint64_t bytes)
+{
+	if (!gp_foreign_await())
+		return gp_oom_hook_says_again(pool, device, bytes);
+	gp_pool_uncount_oom(pool);
+	return true;
+}
+
+/* On out-of-memory, tries again, from the first step, if that may help. */
 static int alloc_again_on_oom(
 	struct gp_pool *pool, int device, uint64_t bytes, const struct gp_alloc_options *options, uint64_t *ret_addr)
 {
@@ -80,7 +89,7 @@ static int alloc_again_on_oom(
 	int r = alloc_once(pool, device, bytes, options, ret_addr);
 
 	again.first = GP_STEP_cache;
-	while (r == -ENOMEM && gp_oom_hook_says_again(pool, device, bytes))
+	while (r == -ENOMEM && is_worth_again(pool, device, bytes))
 		r = alloc_once(pool, device, bytes, &again, ret_addr);
 	return r;
 }
@@ -142,15 +151,15 @@ static int alloc_device(
 }
 
 /*
- * Asks the program's out-of-memory hook, and allocates once more if the hook wants that. The hook may change the
- * current context and end caches, so the allocation looks up both again.
+ * Allocates once more if that may help. The program's out-of-memory hook may change the current context and end caches,
+ * so the allocation looks up both again.
  */
 static int alloc_again(uint64_t bytes, const struct gp_alloc_options *options, uint64_t *ret_addr)
 {
 	struct gp_context *context = gp_context_current();
 	int r = -ENOMEM;
 
-	if (context && gp_oom_hook_says_again(gp_region_pool(context), context->device->index, bytes))
+	if (context && is_worth_again(gp_region_pool(context), context->device->index, bytes))
 		r = alloc_device(context, bytes, options, ret_addr);
 	gp_context_put(context);
 	return r;
@@ -177,7 +186,7 @@ static int alloc_cached(struct gp_tcache *tcache, bool was_tried, uint64_t bytes
 	if (gp_unlikely(gp_slow_path_is_any(GP_SLOW_PATH_WATCHED)))
 		gp_record(gp_tcache_pool(tcache), ALLOC, *ret_addr, bytes, (uint64_t)r, flags_of_call(tcache),
 			stack_of_call(*ret_addr, bytes, r));
-	if (gp_likely(r != -ENOMEM) || !gp_oom_hook_is_set())
+	if (gp_likely(r != -ENOMEM) || (!gp_oom_hook_is_set() && !atomic_load(&gp_foreign_n_frees)))
 		return r;
 	again.module = options->module;
 	again.ret_failure = options->ret_failure;
@@ -465,6 +474,10 @@ static int release_on(CUdeviceptr ptr, uint64_t stream)
 /* Translates a result of gp_pool_free to the driver's. *ret_is_ours becomes false if no pool has the memory. */
 static CUresult freed(CUdeviceptr ptr, int r, bool *ret_is_ours)
 {
+	struct gp_block_info survivor;
+
+	if (r == GP_E_DEAD && gp_survivor_find(ptr, &survivor, NULL) && survivor.addr == ptr)
+		r = GP_E_FOREIGN; /* it has left the pool just now */
 	*ret_is_ours = r != GP_E_FOREIGN;
 	switch (r) {
 	case GP_E_DEAD:
@@ -518,35 +531,30 @@ static int free_foreign(CUdeviceptr ptr, CUstream handle, const struct gp_stream
 	return is_ours ? r : GP_E_FOREIGN;
 }
 
-/* Returns the current context, or else the primary context of the device, which may use its memory, too; or NULL. */
-static struct gp_context *user_of(const struct gp_device *device)
-{
-	struct gp_context *context = gp_context_current();
-	CUcontext primary = context ? NULL : gp_context_seen_as_primary(device->index);
-
-	return primary ? gp_table_find(primary, device->index) : context;
-}
-
 /*
- * Frees memory that has outlived its context, after a wait as in the driver's own free. Where waiting is not allowed,
- * since a stream captures, the free is refused as the driver refuses it in the strictest mode.
+ * Frees memory that has outlived its context. If gpupool cannot ask for all work of the process, it waits for that of
+ * the current context. Where waiting is not allowed, since a stream captures, the driver refuses the address.
  */
 static int free_survivor(CUdeviceptr ptr)
 {
-	struct gp_survivor *survivor = gp_survivor_take(ptr);
-	struct gp_context *user = survivor ? user_of(gp_survivor_device(survivor)) : NULL;
-	int r = user ? wait_for(user) : 0;
+	struct gp_block_info info;
+	struct gp_survivor *survivor;
+	CUcontext current;
+	int r;
 
-	gp_context_put(user);
+	/* After the driver's end its own answer is the right one. */
+	if (!gp_survivor_find(ptr, &info, NULL) || gp_real.cuCtxGetCurrent(&current))
+		return GP_E_FOREIGN;
+	gp_context_put(gp_context_current()); /* from now on its work can be asked for */
+	r = gp_foreign_free_survivor(ptr);
+	if (r != GP_E_FOREIGN || !gp_capture_is_none())
+		return r;
+	(void)gp_real.cuCtxSynchronize();
+	survivor = gp_survivor_take(ptr);
 	if (!survivor)
 		return GP_E_FOREIGN;
-	if (!r) {
-		gp_survivor_end(survivor);
-		return 0;
-	}
-	gp_survivor_undo(survivor);
-	gp_alloc_info_undo_free(ptr);
-	return r > 0 ? r : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+	gp_survivor_end(survivor);
+	return 0;
 }
 
 int gp_memory_free(CUdeviceptr ptr)
@@ -776,9 +784,9 @@ static CUresult free_async(
 		gp_pool_put(pool);
 	} else if (gp_capture_is_on(stream, is_per_thread)) {
 		return driver(ptr, stream);
-	} else {
-		r = free_survivor_on(ptr, stream, is_per_thread);
 	}
+	if (r == GP_E_FOREIGN)
+		r = free_survivor_on(ptr, stream, is_per_thread);
 	if (r != GP_E_FOREIGN)
 		return r;
 	drop = gp_unpooled_begin_drop(GP_UNPOOLED_POINTER, ptr);

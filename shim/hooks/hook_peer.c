@@ -22,6 +22,7 @@
 #include "shim/context/context.h"
 #include "shim/context/driver_call.h"
 #include "shim/context/green.h"
+#include "shim/context/survivor.h"
 #include "shim/driver/driver_table.h"
 #include "shim/driver/submit.h"
 #include "shim/ipc/ipc.h"
@@ -217,6 +218,40 @@ static CUresult enable_for(CUcontext accessor, struct gp_context *owner)
 	return r == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED ? CUDA_SUCCESS : r;
 }
 
+/* Mapped memory is opened to a device, whatever contexts there are. */
+static void open_chunk(void *arg, uint64_t addr, uint64_t bytes)
+{
+	struct gp_driver_relaxed relaxed = gp_driver_relax();
+	struct change *change = arg;
+	CUresult r = gp_real.cuMemSetAccess(addr, bytes, &change->access, 1);
+
+	gp_driver_unrelax(&relaxed);
+	if (r && r != CUDA_ERROR_INVALID_VALUE)
+		change->result = r;
+}
+
+/* Opens what has outlived its context. */
+static void open_survivors(const struct gp_device *owner, CUdevice device)
+{
+	struct change change = {
+		.access = {.location = {CU_MEM_LOCATION_TYPE_DEVICE, device},
+			.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE},
+	};
+	struct turn turn;
+
+	if (!atomic_load(&gp_survivors))
+		return;
+	begin_turn(&turn);
+	if (gp_survivor_each_chunk(owner, open_chunk, &change))
+		change.result = CUDA_ERROR_OUT_OF_MEMORY;
+	if (change.result) {
+		turn.failure = change.result;
+		turn.device = device;
+		turn.owner = owner->index;
+	}
+	end_turn(&turn);
+}
+
 /* Opens the memory that gpupool has served in place of the driver's pools of the owner. */
 static void open_pool(const struct gp_device *owner, CUdevice device)
 {
@@ -253,6 +288,7 @@ void gp_peer_open_pools(CUdevice device)
 		if (!owner || (!gp_default_pool_is_open_to(owner, device) && !gp_made_pools_are_open_to(owner, device)))
 			continue;
 		gp_submit_visit();
+		open_survivors(owner, device);
 		open_pool(owner, device);
 		gp_submit_end_visit();
 	}

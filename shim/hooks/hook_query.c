@@ -268,21 +268,43 @@ static CUmemoryPool pool_at(const struct gp_block_info *info)
 	return info->account ? gp_made_pool_of(device->index, info->account) : gp_default_pool(device);
 }
 
-/* Memory that is in the host for a while is device memory to the program. */
-static void answer_as_device(void *data, int attribute, CUdeviceptr ptr)
+/* Returns the device of a block, of a living context or an ended one; NULL: the memory is not pooled. */
+static const struct gp_device *device_of(CUdeviceptr ptr, bool *ret_is_rdma_capable)
 {
 	struct gp_pool *pool = gp_addrmap_pool_of(&gp_state.device_map, ptr);
 	const struct gp_context *context = pool ? gp_pool_owner(pool) : NULL;
+	const struct gp_device *device = context ? context->device : NULL;
+	struct gp_block_info survivor;
 
-	if (context && attribute == CU_POINTER_ATTRIBUTE_MEMORY_TYPE)
-		*(unsigned *)data = CU_MEMORYTYPE_DEVICE;
-	else if (context && attribute == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
-		*(int *)data = context->device->index;
-	else if (context && attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER)
-		*(void **)data = NULL;
-	else if (context && attribute == CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE)
-		*(unsigned char *)data = context->is_rdma_capable;
+	*ret_is_rdma_capable = context && context->is_rdma_capable;
 	gp_pool_put(pool);
+	if (!device)
+		(void)gp_survivor_find(ptr, &survivor, &device);
+	return device;
+}
+
+/* Memory that is in the host for a while is device memory to the program. */
+static void answer_as_device(void *data, int attribute, CUdeviceptr ptr)
+{
+	bool is_rdma_capable;
+	const struct gp_device *device = device_of(ptr, &is_rdma_capable);
+
+	if (device && attribute == CU_POINTER_ATTRIBUTE_MEMORY_TYPE)
+		*(unsigned *)data = CU_MEMORYTYPE_DEVICE;
+	else if (device && attribute == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
+		*(int *)data = device->index;
+	else if (device && attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER)
+		*(void **)data = NULL;
+	else if (device && attribute == CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE)
+		*(unsigned char *)data = is_rdma_capable;
+}
+
+/* True if the memory may be in the host. Memory that has outlived its context stays there. */
+static bool may_be_in_host(CUdeviceptr ptr)
+{
+	struct gp_block_info survivor;
+
+	return gp_spill_is_there(ptr) || (gp_state.config.spill_bytes && gp_survivor_find(ptr, &survivor, NULL));
 }
 
 /* True if a legacy IPC handle of the mapped block could be made. */
@@ -406,9 +428,9 @@ static CUresult ask_attribute(void *data, int attribute, CUdeviceptr ptr)
 	if (r && data && attribute == CU_POINTER_ATTRIBUTE_CONTEXT && find_any_block(ptr, &info) && is_ownerless(&info))
 		r = CUDA_SUCCESS;
 	/* The driver has no answer for device memory. */
-	if (!r && data && attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER && gp_spill_is_there(ptr))
+	if (!r && data && attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER && may_be_in_host(ptr))
 		r = CUDA_ERROR_INVALID_VALUE;
-	if (!r && data && gp_spill_is_there(ptr))
+	if (!r && data && may_be_in_host(ptr))
 		answer_as_device(data, attribute, ptr);
 	if (!r && data && find_any_block(ptr, &info))
 		answer_attribute(data, attribute, &info);
@@ -518,14 +540,17 @@ static void log_no_sync_memops(const struct gp_block_info *info, CUresult r)
 			r, gp_backend_name(backend));
 }
 
-/* Sets CU_POINTER_ATTRIBUTE_SYNC_MEMOPS of mapped memory. */
+/* Sets CU_POINTER_ATTRIBUTE_SYNC_MEMOPS of mapped memory; if that has outlived its context, in the current one. */
 static CUresult synchronise_memops(CUdeviceptr ptr, const unsigned *value)
 {
 	struct gp_pool *pool = gp_addrmap_pool_of(&gp_state.device_map, ptr);
-	CUresult r = pool && value ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+	struct gp_context *current = pool ? NULL : gp_context_current();
+	struct gp_context *context = pool ? gp_pool_owner(pool) : current;
+	CUresult r = context && value ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 
 	if (!r && *value)
-		r = gp_memops_synchronise(gp_pool_owner(pool));
+		r = gp_memops_synchronise(context);
+	gp_context_put(current);
 	gp_pool_put(pool);
 	return r;
 }
@@ -534,7 +559,8 @@ CUresult hook_cuPointerSetAttribute(const void *value, int attribute, CUdevicept
 {
 	struct gp_block_info info;
 	CUresult r = CUDA_SUCCESS;
-	bool is_block = find_block(ptr, &info), is_ours = is_block && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS;
+	bool is_block = find_block(ptr, &info) || gp_survivor_find(ptr, &info, NULL);
+	bool is_ours = is_block && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS;
 
 	/*
 	 * The attribute stays set for the whole driver allocation, so the block must not get another owner. A program

@@ -121,7 +121,8 @@ static void try(struct attempt *a)
 		if (attempt(a) == -ENOMEM)
 			rescue(a);
 	} while (a->r == CUDA_ERROR_OUT_OF_MEMORY &&
-		 gp_oom_hook_says_again(a->rescuer ? a->rescuer->pool : NULL, a->device->index, a->allocation->bytes));
+		 (gp_foreign_await() || gp_oom_hook_says_again(a->rescuer ? a->rescuer->pool : NULL, a->device->index,
+						a->allocation->bytes)));
 }
 
 /* Returns the current context if the thread's cache is for it, which keeps it; or NULL. */

@@ -787,6 +787,12 @@ const struct app_scenario app_scenarios[] = {
 	{"outlive-elsewhere", outlive_elsewhere},
 	{"outlive-by-threads", outlive_by_threads},
 	{"outlive-in-capture", outlive_in_capture},
+	{"outlive-under-work", outlive_under_work},
+	{"outlive-away", outlive_away},
+	{"outlive-until-wanted", outlive_until_wanted},
+	{"outlive-opened", outlive_opened},
+	{"outlive-attributes", outlive_attributes},
+	{"outlive-in-host", outlive_in_host},
 	{"outlive-in-driver", outlive_in_driver},
 	{0},
 };

@@ -47,6 +47,12 @@ void outlive_behind_work(void);
 void outlive_elsewhere(void);
 void outlive_by_threads(void);
 void outlive_in_capture(void);
+void outlive_under_work(void);
+void outlive_away(void);
+void outlive_until_wanted(void);
+void outlive_opened(void);
+void outlive_attributes(void);
+void outlive_in_host(void);
 void outlive_in_driver(void);
 
 /* Scenarios of app_async_left.c. */

@@ -4,6 +4,8 @@
 /* Memory in stream order outlives its primary context: what it costs meanwhile, and each way to free it. */
 
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 
 #include "api/gpupool.h"
@@ -162,7 +164,7 @@ void outlive_by_threads(void)
 	app_report_driver();
 }
 
-/* While a stream captures, a free may not wait. */
+/* While a stream captures, frees do not wait, and so succeed. */
 void outlive_in_capture(void)
 {
 	CUdeviceptr one, other;
@@ -180,9 +182,175 @@ void outlive_in_capture(void)
 	APP_MUST(cuStreamBeginCapture_v2(captured, CU_STREAM_CAPTURE_MODE_RELAXED));
 	app_result("free on the captured stream", cuMemFreeAsync(one, captured) != 0);
 	app_result("free on another stream", cuMemFreeAsync(one, stream));
-	app_result("free that waits", cuMemFree_v2(other) != 0);
+	app_result("plain free", cuMemFree_v2(other));
 	app_result("the capture ends", cuStreamEndCapture(captured, &graph));
-	app_result("free after it", cuMemFree_v2(other));
+	say_leftovers();
+	app_report_driver();
+}
+
+/* A plain free does not wait for work, and the memory stays until all work before it has ended. */
+void outlive_under_work(void)
+{
+	CUstream stream;
+	uint32_t *flag;
+	CUdeviceptr ptr;
+
+	app_start();
+	ptr = fill_new(app_stream(), 8 * MIB, 1);
+	restart();
+	stream = app_stream();
+	APP_MUST(cuMemHostAlloc((void **)&flag, sizeof(*flag), 0));
+	*flag = 0;
+	app_spin_until(stream, flag, 1);
+	app_fill(stream, ptr, WORDS_BYTES, 2);
+	app_result("free", cuMemFree_v2(ptr));
+	app_say("still there", "%d", counted_bytes() >= 8 * MIB);
+	*flag = 1;
+	APP_MUST(cuStreamSynchronize(stream));
+	say_leftovers();
+	app_report_driver();
+}
+
+static _Atomic bool is_host_free;
+
+static void wait_for_host(void *unused)
+{
+	while (!atomic_load(&is_host_free))
+		sched_yield();
+}
+
+/* The context ends between a free on a stream of another context and the end of that stream's work. */
+void outlive_away(void)
+{
+	CUstream stream;
+	CUdeviceptr ptr;
+	CUcontext ctx;
+
+	app_start();
+	ptr = fill_new(app_stream(), 8 * MIB, 1);
+	APP_MUST(cuCtxCreate_v2(&ctx, 0, 0));
+	APP_MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	APP_MUST(cuLaunchHostFunc(stream, wait_for_host, NULL));
+	APP_MUST(cuMemsetD32Async(ptr, 2, 16, stream));
+	app_result("free", cuMemFreeAsync(ptr, stream));
+	APP_MUST(cuDevicePrimaryCtxReset_v2(0));
+	app_say("still there", "%d", counted_bytes() >= 8 * MIB);
+	atomic_store(&is_host_free, true);
+	app_result("the work", cuStreamSynchronize(stream));
+	APP_MUST(cuCtxDestroy_v2(ctx));
+	app_start();
+	say_leftovers();
+	app_report_driver();
+}
+
+/* Memory that is about to come back serves an allocation for which there is no other. */
+void outlive_until_wanted(void)
+{
+	CUdeviceptr ptr, next = 0;
+	CUstream stream;
+
+	app_start();
+	ptr = fill_new(app_stream(), 80 * MIB, 1);
+	restart();
+	stream = app_stream();
+	app_spin(stream, 5000000);
+	APP_MUST(cuMemFreeAsync(ptr, stream));
+	app_result("allocation in stream order", cuMemAllocAsync(&next, 80 * MIB, stream));
+	app_result("its free", cuMemFreeAsync(next, stream));
+	say_leftovers();
+	app_start();
+	ptr = fill_new(app_stream(), 80 * MIB, 1);
+	restart();
+	stream = app_stream();
+	app_spin(stream, 5000000);
+	APP_MUST(cuMemFreeAsync(ptr, stream));
+	app_result("allocation", cuMemAlloc_v2(&next, 80 * MIB));
+	app_result("free", cuMemFree_v2(next));
+	app_report_driver();
+}
+
+/* Another device has access to the default pool: set before the end, or after it. */
+void outlive_opened(void)
+{
+	const CUmemAccessDesc access = {
+		.location = {CU_MEM_LOCATION_TYPE_DEVICE, 1}, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+	CUdeviceptr ptr, other = 0;
+	CUcontext ctx;
+
+	for (unsigned is_late = 0; is_late < 2; is_late++) {
+		app_start();
+		ptr = fill_new(app_stream(), 3 * MIB, 4 + is_late);
+		if (!is_late)
+			APP_MUST(cuMemPoolSetAccess(default_pool(0), &access, 1));
+		restart();
+		if (is_late)
+			APP_MUST(cuMemPoolSetAccess(default_pool(0), &access, 1));
+		APP_MUST(cuDevicePrimaryCtxRetain(&ctx, 1));
+		APP_MUST(cuCtxSetCurrent(ctx));
+		APP_MUST(cuMemAlloc_v2(&other, WORDS_BYTES));
+		app_result("copy on the other device", cuMemcpyDtoD_v2(other, ptr, WORDS_BYTES));
+		APP_MUST(cuMemFree_v2(other));
+		APP_MUST(cuDevicePrimaryCtxRelease_v2(1));
+		APP_MUST(cuCtxSetCurrent(app_ctx));
+		app_result("free", cuMemFree_v2(ptr));
+	}
+	app_report_driver();
+}
+
+/* The marks and the attributes of memory are the driver's. */
+void outlive_attributes(void)
+{
+	unsigned on = 1, is_on = 0;
+	uint64_t high = 0;
+	CUdeviceptr ptr;
+
+	app_start();
+	ptr = fill_new(app_stream(), 8 * MIB, 1);
+	APP_MUST(cuMemFreeAsync(fill_new(app_stream(), 40 * MIB, 1), NULL));
+	restart();
+	APP_MUST(cuMemPoolGetAttribute(default_pool(0), CU_MEMPOOL_ATTR_USED_MEM_HIGH, &high));
+	app_say("high", "%d", high >= 48 * MIB);
+	app_result("synchronous memory operations", cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, ptr));
+	app_result("set", cuPointerGetAttribute(&is_on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, ptr));
+	app_say("is set", "%u", is_on);
+	app_result("what cannot be set", cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, ptr));
+	APP_MUST(cuMemFree_v2(ptr));
+	APP_MUST(cuMemPoolGetAttribute(default_pool(0), CU_MEMPOOL_ATTR_USED_MEM_HIGH, &high));
+	app_say("high after the free", "%d", high >= 48 * MIB);
+	high = 0;
+	APP_MUST(cuMemPoolSetAttribute(default_pool(0), CU_MEMPOOL_ATTR_USED_MEM_HIGH, &high));
+	APP_MUST(cuMemPoolGetAttribute(default_pool(0), CU_MEMPOOL_ATTR_USED_MEM_HIGH, &high));
+	app_fact("high after it is set", high);
+	app_report_driver();
+}
+
+/* At a limit, some of the memory is in the host when its context ends. To the program it is memory of the device. */
+void outlive_in_host(void)
+{
+	CUdeviceptr ptrs[8];
+	uint64_t used = 0, reserved = 0;
+	unsigned n_of_device = 0, type;
+	size_t wrong = 0;
+	CUstream stream;
+
+	app_start();
+	stream = app_stream();
+	for (unsigned i = 0; i < 8; i++)
+		ptrs[i] = fill_new(stream, 40 * MIB, i);
+	restart();
+	stream = app_stream();
+	for (unsigned i = 0; i < 8; i++) {
+		APP_MUST(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, ptrs[i]));
+		n_of_device += type == CU_MEMORYTYPE_DEVICE;
+		wrong += app_count_wrong(stream, ptrs[i], WORDS_BYTES, i);
+	}
+	APP_MUST(cuMemPoolGetAttribute(default_pool(0), CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));
+	APP_MUST(cuMemPoolGetAttribute(default_pool(0), CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved));
+	app_say("of the device", "%u, wrong words %zu", n_of_device, wrong);
+	app_say("used is reserved", "%d", used >= 8 * 40 * MIB && reserved >= used);
+	app_say("counted", "%d", counted_bytes() <= 128 * MIB);
+	for (unsigned i = 0; i < 8; i++)
+		APP_MUST(cuMemFree_v2(ptrs[i]));
 	say_leftovers();
 	app_report_driver();
 }

@@ -628,6 +628,7 @@ const struct app_scenario app_scenarios[] = {
 	{"one-call", one_call, 0},
 	{"ends", ends, 0},
 	{"ends-in-order", ends_in_order, 0},
+	{"ends-in-order-without-room", ends_in_order_without_room, 0},
 	{"kept", kept, 0},
 	{"unpinned", unpinned, 0},
 	{"exits", exits, 0},

@@ -27,6 +27,7 @@ void queries(void);
 void one_call(void);
 void ends(void);
 void ends_in_order(void);
+void ends_in_order_without_room(void);
 void exits(void);
 void forks(void);
 void short_wake(void);

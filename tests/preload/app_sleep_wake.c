@@ -262,8 +262,7 @@ void ends(void)
 	app_report_driver();
 }
 
-/* Memory in stream order outlives its context, although it was asleep at the end. */
-void ends_in_order(void)
+static CUdeviceptr fall_asleep_in_order(void)
 {
 	CUstream stream;
 	CUdeviceptr ptr;
@@ -274,9 +273,33 @@ void ends_in_order(void)
 	app_fill(stream, ptr, 4 * MIB, 5);
 	APP_MUST(cuStreamSynchronize(stream));
 	sleep_now();
+	return ptr;
+}
+
+/* Memory in stream order outlives its context, although it was asleep at the end. */
+void ends_in_order(void)
+{
+	CUdeviceptr ptr = fall_asleep_in_order();
+
 	APP_MUST(cuDevicePrimaryCtxReset_v2(0));
 	app_start();
 	app_say("wrong words", "%zu", app_count_wrong(app_stream(), ptr, 4 * MIB, 5));
+	app_result("free", cuMemFree_v2(ptr));
+	app_report_driver();
+}
+
+/* There is no device memory to wake. */
+void ends_in_order_without_room(void)
+{
+	bool (*fault)(const char *spec) = (bool (*)(const char *))app_simulator("simgpu_fault");
+	CUdeviceptr ptr = fall_asleep_in_order();
+	char spec[64];
+
+	snprintf(spec, sizeof(spec), "cuMemCreate:%u+=2", (unsigned)app_calls("cuMemCreate") + 1);
+	(void)fault(spec);
+	APP_MUST(cuDevicePrimaryCtxReset_v2(0));
+	(void)fault(NULL);
+	app_start();
 	app_result("free", cuMemFree_v2(ptr));
 	app_report_driver();
 }

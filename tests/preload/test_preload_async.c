@@ -651,8 +651,63 @@ END_TEST
 START_TEST(a_free_of_memory_that_outlives_its_context_disturbs_no_capture)
 {
 	run_outlive("outlive-in-capture", mapped[_i], NULL);
-	ck_assert_str_eq(play_out, "free on the captured stream: 1\nfree on another stream: 0\n"
-				   "free that waits: 1\nthe capture ends: 0\nfree after it: 0\n");
+	ck_assert_str_eq(play_out, "free on the captured stream: 1\nfree on another stream: 0\nplain free: 0\n"
+				   "the capture ends: 0\n");
+	check_nothing_left();
+}
+END_TEST
+
+START_TEST(a_plain_free_of_memory_that_outlives_its_context_does_not_wait_and_the_memory_does)
+{
+	run_outlive("outlive-under-work", mapped[_i], NULL);
+	ck_assert_str_eq(play_out, "free: 0\nstill there: 1\n");
+	check_nothing_left();
+}
+END_TEST
+
+START_TEST(memory_that_is_being_freed_on_a_stream_of_another_context_outlives_its_own)
+{
+	run_outlive("outlive-away", mapped[_i], NULL);
+	ck_assert_str_eq(play_out, "free: 0\nstill there: 1\nthe work: 0\n");
+	check_nothing_left();
+}
+END_TEST
+
+START_TEST(an_allocation_at_the_limit_waits_for_memory_that_has_outlived_its_context_and_was_freed)
+{
+	run_outlive("outlive-until-wanted", mapped[_i], "GPUPOOL_LIMIT=128MiB");
+	ck_assert_str_eq(play_out, "allocation in stream order: 0\nits free: 0\nallocation: 0\nfree: 0\n");
+}
+END_TEST
+
+START_TEST(access_to_the_default_pool_covers_memory_that_has_outlived_its_context)
+{
+	const char *env[] = {ON, mapped[_i], "SIMGPU_DEVICES=2", NULL};
+
+	run("outlive-opened", env);
+	ck_assert_str_eq(play_out, "copy on the other device: 0\nfree: 0\ncopy on the other device: 0\nfree: 0\n");
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
+START_TEST(memory_that_outlives_its_context_has_the_attributes_and_the_marks_of_the_driver)
+{
+	const char *env[] = {ON, mapped[_i], NULL};
+
+	run("outlive-attributes", env);
+	ck_assert_str_eq(play_out, "high: 1\nsynchronous memory operations: 0\nset: 0\nis set: 1\n"
+				   "what cannot be set: 1\nhigh after the free: 1\n");
+	ck_assert_uint_eq(play_fact("high after it is set"), 0);
+}
+END_TEST
+
+START_TEST(memory_in_the_host_outlives_its_context_as_memory_of_the_device)
+{
+	static const char *const env[] = {ON, "GPUPOOL_POOL=vmm", "GPUPOOL_LIMIT=128MiB", "GPUPOOL_SPILL=1GiB", NULL};
+
+	run("outlive-in-host", env);
+	ck_assert_str_eq(play_out, "of the device: 8, wrong words 0\nused is reserved: 1\ncounted: 1\n");
+	ck_assert_uint_eq(play_fact("bytes left"), 0);
 	check_nothing_left();
 }
 END_TEST
@@ -671,6 +726,7 @@ END_TEST
 static void add_outlive(TCase *tc)
 {
 	tcase_add_test(tc, memory_of_the_driver_that_outlives_its_context_counts_until_it_is_freed);
+	tcase_add_test(tc, memory_in_the_host_outlives_its_context_as_memory_of_the_device);
 	tcase_add_loop_test(
 		tc, memory_that_outlives_its_context_counts_and_goes_back_when_it_is_freed, 0, (int)LENGTH(mapped));
 	tcase_add_loop_test(tc, memory_that_outlives_its_context_stays_until_the_stream_of_its_free_has_done_its_work,
@@ -679,6 +735,16 @@ static void add_outlive(TCase *tc)
 		tc, memory_that_outlives_its_context_is_freed_in_any_context_and_in_none, 0, (int)LENGTH(mapped));
 	tcase_add_loop_test(tc, threads_may_free_memory_that_outlives_its_context, 0, (int)LENGTH(mapped));
 	tcase_add_loop_test(tc, a_free_of_memory_that_outlives_its_context_disturbs_no_capture, 0, (int)LENGTH(mapped));
+	tcase_add_loop_test(tc, a_plain_free_of_memory_that_outlives_its_context_does_not_wait_and_the_memory_does, 0,
+		(int)LENGTH(mapped));
+	tcase_add_loop_test(
+		tc, memory_that_is_being_freed_on_a_stream_of_another_context_outlives_its_own, 0, (int)LENGTH(mapped));
+	tcase_add_loop_test(tc, an_allocation_at_the_limit_waits_for_memory_that_has_outlived_its_context_and_was_freed,
+		0, (int)LENGTH(mapped));
+	tcase_add_loop_test(
+		tc, access_to_the_default_pool_covers_memory_that_has_outlived_its_context, 0, (int)LENGTH(mapped));
+	tcase_add_loop_test(tc, memory_that_outlives_its_context_has_the_attributes_and_the_marks_of_the_driver, 0,
+		(int)LENGTH(mapped));
 }
 
 static void add(TCase *tc)

@@ -376,6 +376,17 @@ START_TEST(a_process_asleep_wakes_for_the_end_of_a_context_whose_memory_outlives
 }
 END_TEST
 
+/* A reset that never returned would be worse. */
+START_TEST(memory_that_is_asleep_ends_with_its_context_if_it_cannot_wake)
+{
+	play_run(&(struct play){
+		.program = "app_sleep", .words = {"ends-in-order-without-room"}, .env = vmm, .preload = play_library});
+	ck_assert_int_eq(play_status, 0);
+	ck_assert_str_eq(play_out, "free: 1\n");
+	ck_assert_ptr_nonnull(strstr(play_err, "ends with its context, since it is asleep and cannot wake: "));
+}
+END_TEST
+
 START_TEST(all_contexts_and_devices_of_a_process_sleep_and_wake_together)
 {
 	const char *env[] = {VMM, GPU, "SIMGPU_DEVICES=2", NULL};
@@ -588,6 +599,7 @@ static void add(TCase *tc)
 	tcase_add_test(tc, kept_host_memory_serves_the_next_sleep_and_goes_back_if_it_does_not_fit_or_the_context_ends);
 	tcase_add_loop_test(tc, a_process_asleep_resets_exits_and_forks_as_without_the_library, 0, LENGTH(ends));
 	tcase_add_test(tc, a_process_asleep_wakes_for_the_end_of_a_context_whose_memory_outlives_it);
+	tcase_add_test(tc, memory_that_is_asleep_ends_with_its_context_if_it_cannot_wake);
 	tcase_add_test(tc, all_contexts_and_devices_of_a_process_sleep_and_wake_together);
 	tcase_add_test(tc, content_that_is_dropped_is_zero_when_the_process_wakes_and_the_rest_is_kept);
 	tcase_add_test(tc, a_process_that_was_stopped_does_not_carry_out_a_sleep_that_came_too_late);

@@ -618,7 +618,6 @@ static void count_piece(void *n, uint64_t addr, uint64_t bytes)
 	++*(unsigned *)n;
 }
 
-/* After the drop the list of chunks belongs to gp_pool_unmap, which takes no lock. */
 START_TEST(a_dropped_vmm_pool_reports_no_chunks)
 {
 	unsigned n = 0;

@@ -3,8 +3,12 @@
 
 /* Blocks that survive the end of their context, in the kind vmm. */
 
+#include <pthread.h>
+#include <sched.h>
+
 #include "pool/pool_query.h"
 #include "pool/pool_ref.h"
+#include "pool/vmm/sleep.h"
 #include "pool_fixture.h"
 #include "tests/suite.h"
 
@@ -131,6 +135,70 @@ START_TEST(a_survivor_that_is_freed_during_the_end_goes_back_with_the_rest)
 }
 END_TEST
 
+/* Work of another context uses a block that was freed in the order of its stream. */
+START_TEST(the_memory_of_a_free_that_is_under_way_stays_until_its_second_step)
+{
+	uint64_t addr = fixture_alloc_on(3 * GP_MIB, STREAM);
+	struct gp_claimed claimed;
+	struct gp_pool *pool;
+
+	ck_assert_int_eq(gp_pool_free_begin(&px.map, addr, &claimed), 0);
+	pool = end(NULL);
+	ck_assert_uint_eq(n_survivors, 0);
+	ck_assert_uint_eq(px.fake.n_chunks, 1);
+	gp_pool_free_end(&claimed);
+	check_gone();
+	gp_pool_put(pool);
+}
+END_TEST
+
+static void *free_it(void *addr)
+{
+	return (void *)(intptr_t)gp_pool_free(&px.map, *(uint64_t *)addr, GP_FREE_NORMAL);
+}
+
+static pthread_t freeing;
+
+/* Starts a free of the block that survives, and gives it time to reach the pool's lock, which this thread has. */
+static bool survive_while_freed(void *unused, const struct gp_block_info *info)
+{
+	survivors[0] = info->addr;
+	ck_assert_int_eq(pthread_create(&freeing, NULL, free_it, &survivors[0]), 0);
+	for (unsigned i = 0; i < 1000; i++)
+		sched_yield();
+	return true;
+}
+
+START_TEST(a_free_that_meets_the_end_of_the_context_is_not_taken_for_a_wrong_one)
+{
+	void *r;
+
+	(void)fixture_alloc_on(3 * GP_MIB, STREAM);
+	gp_pool_drop_except(px.pool, survive_while_freed, NULL);
+	ck_assert_int_eq(pthread_join(freeing, &r), 0);
+	ck_assert((intptr_t)r == GP_E_DEAD || (intptr_t)r == GP_E_FOREIGN);
+	gp_pool_end_survivor(px.pool, survivors[0], 3 * GP_MIB);
+	atomic_store(&px.fake.has_ended, true);
+	gp_pool_unmap(px.pool);
+	check_gone();
+}
+END_TEST
+
+/* A thread moves memory of the pool to the host. */
+START_TEST(nothing_survives_whose_memory_is_on_the_move)
+{
+	struct gp_pool *pool;
+
+	(void)fixture_alloc_on(3 * GP_MIB, STREAM);
+	ck_assert_int_eq(gp_pool_sleep_enter(px.pool, 0), 0);
+	pool = end(NULL);
+	ck_assert_uint_eq(n_survivors, 0);
+	gp_pool_sleep_leave(px.pool);
+	check_gone();
+	gp_pool_put(pool);
+}
+END_TEST
+
 /* The driver refuses to unmap the memory: it is released, so it no longer counts, and its addresses stay. */
 START_TEST(a_survivor_that_cannot_be_unmapped_no_longer_counts)
 {
@@ -158,6 +226,9 @@ int main(void)
 	tcase_add_test(tc, a_survivor_in_several_chunks_keeps_all_of_them);
 	tcase_add_test(tc, a_block_that_may_not_survive_ends_with_the_pool);
 	tcase_add_test(tc, a_survivor_that_is_freed_during_the_end_goes_back_with_the_rest);
+	tcase_add_test(tc, the_memory_of_a_free_that_is_under_way_stays_until_its_second_step);
+	tcase_add_test(tc, a_free_that_meets_the_end_of_the_context_is_not_taken_for_a_wrong_one);
+	tcase_add_test(tc, nothing_survives_whose_memory_is_on_the_move);
 	tcase_add_test(tc, a_survivor_that_cannot_be_unmapped_no_longer_counts);
 	suite_add_tcase(suite, tc);
 	return suite_run(suite);
