@@ -13,7 +13,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 
-enum { ROUNDS = 24, LONG_MS = 300, ORDER_MS = 100 };
+enum { ROUNDS = 24, ORDER_MS = 100 };
 
 #define TOUCHED (64 * KIB) /* at most this much of a block is written */
 
@@ -494,13 +494,17 @@ static void no_wait(void)
 {
 	CUstream busy, idle;
 	CUdeviceptr a, b;
+	uint32_t *flag;
 
 	app_start();
+	APP_MUST(cuMemHostAlloc((void **)&flag, sizeof(*flag), 0));
+	*flag = 0;
 	busy = app_stream();
 	idle = app_stream();
 	a = take(8 * MIB, busy);
 	APP_MUST(cuStreamSynchronize(busy));
-	app_spin_fill(busy, a, TOUCHED, 1, LONG_MS * MS);
+	app_spin_until(busy, flag, 1);
+	app_fill(busy, a, TOUCHED, 1);
 	APP_MUST(cuMemFreeAsync(a, busy));
 	app_result("after a free", cuStreamQuery(busy));
 	a = take(8 * MIB, busy);
@@ -514,6 +518,7 @@ static void no_wait(void)
 	}
 	app_result("after many", cuStreamQuery(busy));
 	APP_MUST(cuMemFreeAsync(a, busy));
+	*(volatile uint32_t *)flag = 1;
 	APP_MUST(cuCtxSynchronize());
 }
 
