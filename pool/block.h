@@ -38,7 +38,6 @@ enum {
 	GP_BLOCK_IN_MAP = 4,   /* in the address map: was handed out at this address */
 	GP_BLOCK_UNCACHED = 8, /* kind vmm: at its free as many bytes must go back to the driver */
 	GP_BLOCK_EMPTY = 16,   /* in an arena, MOVING: an unmapped gap that is being filled */
-	GP_BLOCK_AWAY = 16,    /* FREEING, or RETURNING with its dropped pool: between gp_pool_free_begin and _end */
 	/* USED: allocated in stream order. PENDING: freed in stream order; then it is also unfenced. */
 	GP_BLOCK_STREAM = 32,
 	GP_BLOCK_CAPTURED = 64,  /* has a reference to a retainer: handed out or freed during a capture (retain.h) */

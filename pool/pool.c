@@ -156,12 +156,15 @@ static bool survives_locked(struct gp_pool *pool, const struct gp_block_info *in
 	       keep_locked(pool, info, survival);
 }
 
-/* Work of another context may use the block until its free ends (gp_pool_free_begin). */
-static void keep_away_locked(struct gp_pool *pool, struct gp_block *block, struct survival *survival)
+/*
+ * Keeps the memory of a block in stream order that is being freed: work of another context may use it until the free
+ * ends. The freeing thread ends its survival (end_free_of_dropped in pool_alloc.c).
+ */
+static void keep_freeing_locked(struct gp_pool *pool, struct gp_block *block, struct survival *survival)
 {
 	struct gp_block_info info = gp_block_describe(block);
 
-	if (survival->fn && gp_block_state(block) == GP_BLOCK_FREEING && block->flags & GP_BLOCK_AWAY &&
+	if (survival->fn && gp_block_state(block) == GP_BLOCK_FREEING && block->flags & GP_BLOCK_STREAM &&
 		keep_locked(pool, &info, survival))
 		gp_block_set_state(block, GP_BLOCK_RETURNING);
 }
@@ -183,7 +186,7 @@ static void revoke_locked(struct gp_pool *pool, struct gp_block *block, struct s
 		is_counted)
 		gp_pool_uncharge_account(pool, block);
 	atomic_store_explicit(&block->account, GP_ACCOUNT_NONE, memory_order_relaxed);
-	keep_away_locked(pool, block, survival);
+	keep_freeing_locked(pool, block, survival);
 	gp_block_unmap_locked(pool, block);
 }
 

@@ -75,8 +75,8 @@ void gp_pool_drop(struct gp_pool *pool);
 /*
  * The same, but mapped memory that the program holds in stream order may survive the context, as that of the driver's
  * pools does. Calls fn for each such block, with the pool's lock held; the block survives if fn returns true. The
- * chunks in which it lies stay mapped and charged. So does the memory of blocks between gp_pool_free_begin and
- * gp_pool_free_end.
+ * chunks in which it lies stay mapped and charged. So does the memory of such a block that is being freed, until the
+ * free has ended.
  */
 typedef bool gp_pool_survive_fn(void *arg, const struct gp_block_info *info);
 void gp_pool_drop_except(struct gp_pool *pool, gp_pool_survive_fn *fn, void *arg);

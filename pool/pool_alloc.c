@@ -126,6 +126,18 @@ static uint64_t seq_of(const struct gp_pool *pool, enum gp_free_mode mode)
 	return mode == GP_FREE_NORMAL ? gp_fence_seq(pool->fence) : gp_fence_started(pool->fence);
 }
 
+/*
+ * The pool was dropped after this thread had claimed the block. If its memory has stayed (gp_pool_drop_except), it goes
+ * back now: the free came before the end. Otherwise it has ended with the context.
+ */
+__attribute__((cold)) static int end_free_of_dropped(struct gp_pool *pool, struct gp_block *block)
+{
+	if (gp_block_state(block) != GP_BLOCK_RETURNING)
+		return GP_E_DEAD;
+	gp_arena_end_survivor(pool, block->addr, block->size);
+	return 0;
+}
+
 /* The thread may not call the driver (backend.h), so the free fails and the program keeps the block. */
 __attribute__((cold)) static int leave_to_program(struct gp_pool *pool, struct gp_block *block)
 {
@@ -136,7 +148,7 @@ __attribute__((cold)) static int leave_to_program(struct gp_pool *pool, struct g
 	if (!is_dead)
 		gp_block_set_state(block, GP_BLOCK_USED);
 	gp_mutex_unlock(&pool->lock);
-	return is_dead ? GP_E_DEAD : GP_E_NOT_PERMITTED;
+	return is_dead ? end_free_of_dropped(pool, block) : GP_E_NOT_PERMITTED;
 }
 
 /* The way in which a claimed block is taken back. */
@@ -164,14 +176,13 @@ static int queue(struct gp_pool *pool, struct gp_block *block, const struct take
 	enum gp_free_mode mode = how->mode;
 	uint64_t seq = mode == GP_FREE_SYNCED ? 0 : seq_of(pool, mode);
 	int r = mode == GP_FREE_NORMAL ? gp_fence_record(pool->fence, seq, true) : 0;
-	bool is_unfenced = mode == GP_FREE_UNFENCED || r, needs_flush = false, is_released_at_once = false;
+	bool is_unfenced = mode == GP_FREE_UNFENCED || r, needs_flush = false, is_released_at_once = false, is_dead;
 
 	if (gp_unlikely(r == -EPERM))
 		return leave_to_program(pool, block);
 	gp_mutex_lock(&pool->lock);
-	if (gp_flag_is_set(&pool->dead)) {
-		r = GP_E_DEAD;
-	} else if (!retain_locked(pool, block, how->is_uncached, how->capture)) {
+	is_dead = gp_flag_is_set(&pool->dead);
+	if (!is_dead && !retain_locked(pool, block, how->is_uncached, how->capture)) {
 		block->seq = seq;
 		gp_pool_queue_locked(pool, block, is_unfenced, how->stream);
 		if (how->is_uncached || block->flags & GP_BLOCK_UNCACHED)
@@ -183,6 +194,8 @@ static int queue(struct gp_pool *pool, struct gp_block *block, const struct take
 		needs_flush = gp_reuse_needs_flush_locked(pool);
 	}
 	gp_mutex_unlock(&pool->lock);
+	if (gp_unlikely(is_dead))
+		return end_free_of_dropped(pool, block);
 	if (is_released_at_once) {
 		(void)gp_segment_give_back_pending(pool, block, &seq);
 		gp_segment_poll_returning(pool);
@@ -279,26 +292,18 @@ int gp_pool_free_begin(struct gp_addrmap *map, uint64_t addr, struct gp_claimed 
 	gp_mutex_lock(&pool->lock);
 	if (!gp_flag_is_set(&pool->dead))
 		pool->stats.requested_bytes -= gp_block_requested(ret_claimed->block);
+	else if (gp_block_state(ret_claimed->block) != GP_BLOCK_RETURNING)
+		r = GP_E_DEAD;
 	atomic_store_explicit(&ret_claimed->block->requested, 0, memory_order_relaxed);
-	ret_claimed->block->flags |= GP_BLOCK_AWAY;
 	gp_mutex_unlock(&pool->lock);
-	return 0;
+	if (r)
+		gp_pool_put(pool);
+	return r;
 }
 
-/* If the context has ended meanwhile, its end has left the memory where it is (gp_pool_drop_except). */
 void gp_pool_free_end(const struct gp_claimed *claimed)
 {
-	struct gp_block *block = claimed->block;
-	bool is_kept;
-
-	gp_mutex_lock(&claimed->pool->lock);
-	is_kept = gp_block_state(block) == GP_BLOCK_RETURNING;
-	block->flags &= (uint8_t)~GP_BLOCK_AWAY;
-	gp_mutex_unlock(&claimed->pool->lock);
-	if (is_kept)
-		gp_arena_end_survivor(claimed->pool, block->addr, block->size);
-	else
-		(void)take_back(claimed->pool, block, &(struct take_back){.mode = GP_FREE_UNFENCED});
+	(void)take_back(claimed->pool, claimed->block, &(struct take_back){.mode = GP_FREE_UNFENCED});
 	gp_pool_put(claimed->pool);
 }
 

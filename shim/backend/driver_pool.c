@@ -66,6 +66,13 @@ struct gp_driver_pool_usage gp_driver_pool_usage(struct gp_device *device, unsig
 	return walk.is_any_served || account ? walk.usage : (struct gp_driver_pool_usage){0};
 }
 
+void gp_driver_pool_keep_highs(struct gp_device *device)
+{
+	struct gp_driver_pool_usage usage = gp_driver_pool_usage(device, GP_ACCOUNT_NONE);
+
+	gp_device_raise_highs(device, usage.used_high_bytes, usage.reserved_high_bytes);
+}
+
 static void restart_highs(void *arg, struct gp_pool *pool)
 {
 	const struct walk *walk = arg;

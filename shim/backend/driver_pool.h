@@ -20,6 +20,9 @@ struct gp_driver_pool_usage {
 };
 struct gp_driver_pool_usage gp_driver_pool_usage(struct gp_device *device, unsigned account);
 
+/* To be called before memory of an ended context goes back: the marks of the device's default pool do not fall. */
+void gp_driver_pool_keep_highs(struct gp_device *device);
+
 /* Restarts the high-water marks of used or of reserved bytes. */
 void gp_driver_pool_restart_highs(
 	struct gp_device *device, unsigned account, bool restarts_used, bool restarts_reserved);

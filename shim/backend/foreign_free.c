@@ -9,6 +9,7 @@
 #include "pool/tuning.h"
 #include "shim/base/clock.h"
 #include "shim/base/fork.h"
+#include "driver_pool.h"
 #include "shim/context/capture.h"
 #include "shim/context/driver_call.h"
 #include "shim/context/grace.h"
@@ -23,11 +24,14 @@ struct free {
 	unsigned long long ctx_id; /* handles are used again, and the event ends with its context */
 	CUevent event;             /* recorded on the stream at the free */
 	struct gp_grace grace;
+	bool has_grace; /* the period has begun */
+	int device;
 	struct free *next;
 };
 
 static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF);
 static struct free *frees;
+static _Atomic unsigned n_pending[GP_DEVICES_MAX], n_ended[GP_DEVICES_MAX]; /* by device */
 _Atomic unsigned gp_foreign_n_frees;
 
 /* The child calls no driver and has no use for the list. */
@@ -36,16 +40,22 @@ static void reset_in_child(void)
 	gp_mutex_init(&lock, GP_RANK_LEAF);
 }
 
+static void put_back(struct free *free)
+{
+	gp_mutex_lock(&lock);
+	free->next = frees;
+	frees = free;
+	gp_mutex_unlock(&lock);
+}
+
 static void add(struct free *free)
 {
 	static struct gp_fork_child child = {.fn = reset_in_child};
 
 	gp_fork_on_child(&child);
-	gp_mutex_lock(&lock);
-	free->next = frees;
-	frees = free;
-	gp_mutex_unlock(&lock);
+	atomic_fetch_add(&n_pending[free->device], 1);
 	atomic_fetch_add(&gp_foreign_n_frees, 1);
+	put_back(free);
 }
 
 static void do_nothing(void *unused)
@@ -94,13 +104,29 @@ static unsigned long long id_of(CUcontext ctx)
 	return !gp_real.cuCtxGetId || gp_real.cuCtxGetId(ctx, &id) ? 0 : id;
 }
 
+/* Returns NULL if no survivor has that address. */
+static struct gp_survivor *take(CUdeviceptr ptr)
+{
+	const struct gp_device *device;
+	struct gp_block_info info;
+
+	if (!gp_survivor_find(ptr, &info, &device))
+		return NULL;
+	gp_driver_pool_keep_highs(gp_device_if_used(device->index));
+	return gp_survivor_take(ptr);
+}
+
 /* Takes the block from the program. It may leave its pool meanwhile, since the context ends. */
 static int begin(CUdeviceptr ptr, struct free *free)
 {
 	int r = gp_pool_free_begin(&gp_state.device_map, ptr, &free->claimed);
 
 	if (r == GP_E_FOREIGN || r == GP_E_DEAD)
-		free->survivor = gp_survivor_take(ptr);
+		free->survivor = take(ptr);
+	else if (!r)
+		free->device = ((struct gp_context *)gp_pool_owner(free->claimed.pool))->device->index;
+	if (free->survivor)
+		free->device = gp_survivor_device(free->survivor)->index;
 	return free->survivor ? 0 : r;
 }
 
@@ -112,23 +138,36 @@ static void end(const struct free *free)
 		gp_pool_free_end(&free->claimed);
 }
 
+/*
+ * True if a free in no stream's order is done. The period begins once all work of the process can be asked for: a
+ * context that this thread uses becomes known here. Where a context has ended or failed, its work has ended, too.
+ */
+static bool is_grace_over(struct free *free)
+{
+	if (!free->has_grace) {
+		gp_context_put(gp_context_current());
+		free->has_grace = gp_grace_begin(&free->grace, gp_survivor_device(free->survivor));
+		return false;
+	}
+	return gp_grace_ask(&free->grace) != GP_GRACE_RUNS;
+}
+
 int gp_foreign_free_survivor(CUdeviceptr ptr)
 {
 	struct free *free_ = calloc(1, sizeof(*free_));
 
 	if (!free_)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	free_->survivor = gp_survivor_take(ptr);
-	if (free_->survivor && gp_grace_begin(&free_->grace, gp_survivor_device(free_->survivor))) {
-		add(free_);
-		gp_foreign_poll();
-		return 0;
+	free_->survivor = take(ptr);
+	if (!free_->survivor) {
+		free(free_);
+		return GP_E_FOREIGN;
 	}
-	gp_grace_forget(&free_->grace);
-	if (free_->survivor)
-		gp_survivor_undo(free_->survivor);
-	free(free_);
-	return GP_E_FOREIGN;
+	free_->device = gp_survivor_device(free_->survivor)->index;
+	(void)is_grace_over(free_); /* begins it */
+	add(free_);
+	gp_foreign_poll();
+	return 0;
 }
 
 int gp_foreign_free(CUdeviceptr ptr, CUstream handle, const struct gp_stream *stream)
@@ -154,16 +193,6 @@ int gp_foreign_free(CUdeviceptr ptr, CUstream handle, const struct gp_stream *st
 	add(free_);
 	gp_foreign_poll();
 	return 0;
-}
-
-/* As is_done. If a context has ended or failed, the others are asked from now on. */
-static bool is_grace_over(struct free *free)
-{
-	enum gp_grace_state state = gp_grace_ask(&free->grace);
-
-	if (state == GP_GRACE_LOST)
-		return !gp_grace_begin(&free->grace, gp_survivor_device(free->survivor));
-	return state == GP_GRACE_OVER;
 }
 
 /* True if the work is done. If the stream's context has ended or failed, its work has ended, too. */
@@ -198,29 +227,38 @@ void gp_foreign_poll_slow(void)
 		struct free *one = all;
 
 		all = one->next;
-		atomic_fetch_sub(&gp_foreign_n_frees, 1);
 		if (!is_done(one)) {
-			add(one);
+			put_back(one);
 			continue;
 		}
 		end(one);
+		/* In this order, so that a thread that waits sees one or the other. */
+		atomic_fetch_add(&n_ended[one->device], 1);
+		atomic_fetch_sub(&n_pending[one->device], 1);
+		atomic_fetch_sub(&gp_foreign_n_frees, 1);
 		gp_grace_forget(&one->grace);
 		free(one);
 	}
 }
 
-bool gp_foreign_await(void)
+bool gp_foreign_await(int device, uint64_t bytes)
 {
-	unsigned n = atomic_load(&gp_foreign_n_frees);
+	const struct gp_device *of = gp_device_if_used(device);
 	uint64_t start_ns = gp_clock_now_ns(NULL);
+	unsigned before;
 
-	for (unsigned attempt = 0; n && gp_capture_is_none(); attempt++) {
+	/* Most often there is none. Memory for a request that no device could meet does not come back. */
+	if (!atomic_load(&gp_foreign_n_frees) || !of ||
+		bytes > gp_min(atomic_load(&of->budget.limit_bytes), of->total_bytes))
+		return false;
+	before = atomic_load(&n_ended[device]);
+	for (unsigned attempt = 0; atomic_load(&n_pending[device]) && gp_capture_is_none(); attempt++) {
 		gp_foreign_poll_slow();
-		if (atomic_load(&gp_foreign_n_frees) < n)
+		if (atomic_load(&n_ended[device]) != before)
 			return true;
 		if (gp_clock_now_ns(NULL) - start_ns > GP_UNFENCED_WAIT_NS)
 			break;
 		gp_clock_pause(NULL, attempt);
 	}
-	return false;
+	return atomic_load(&n_ended[device]) != before;
 }

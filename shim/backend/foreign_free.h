@@ -22,18 +22,18 @@ int gp_foreign_free(CUdeviceptr ptr, CUstream handle, const struct gp_stream *st
 
 /*
  * Frees a survivor in no stream's order: its memory goes back once all work has ended that was submitted before. A free
- * of the driver's pools waits for no work either. Returns 0; GP_E_FOREIGN if the address is not that of a survivor, or
- * the process may do work that gpupool cannot ask for; or CUDA_ERROR_OUT_OF_MEMORY (of the host).
+ * of the driver's pools waits for no work either. Returns 0; GP_E_FOREIGN if the address is not that of a survivor; or
+ * CUDA_ERROR_OUT_OF_MEMORY (of the host): then the program still holds it.
  */
 int gp_foreign_free_survivor(CUdeviceptr ptr);
 
 /*
- * To be called when memory has run out: waits up to GP_UNFENCED_WAIT_NS until the memory of such a free comes back.
- * Returns false if none does, or a capture forbids to ask.
+ * To be called when an allocation has found no memory on a device: waits up to GP_UNFENCED_WAIT_NS until the memory of
+ * such a free comes back. Returns false if none does, a capture forbids to ask, or the request is too large anyway.
  */
-bool gp_foreign_await(void);
+bool gp_foreign_await(int device, uint64_t bytes);
 
-extern _Atomic unsigned gp_foreign_n_frees; /* frees whose stream had not done its work when that was last asked */
+extern _Atomic unsigned gp_foreign_n_frees; /* frees whose work had not ended when that was last asked */
 
 void gp_foreign_poll_slow(void);
 

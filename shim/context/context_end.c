@@ -14,7 +14,6 @@
 #include "green.h"
 #include "pool/pool.h"
 #include "shim/driver/driver_table.h"
-#include "shim/driver/submit.h"
 #include "shim/record/record.h"
 #include "survivor.h"
 #include "thread.h"
@@ -248,8 +247,6 @@ bool gp_context_end_may_leave_survivors(const struct gp_context_end *end)
 
 CUresult gp_context_end(const struct gp_context_end *end)
 {
-	/* So the process does not fall asleep meanwhile. If it is asleep, what is asleep ends with its context. */
-	bool visits = gp_context_end_may_leave_survivors(end) && gp_submission_visit(&gp_submitted);
 	CUresult r;
 
 	gp_thread_forget_current();
@@ -260,7 +257,5 @@ CUresult gp_context_end(const struct gp_context_end *end)
 	gp_stream_forget();
 	gp_table_open();
 	gp_thread_forget_current(); /* a callback of the program may have stored the current context meanwhile */
-	if (visits)
-		gp_submit_end_visit();
 	return r;
 }

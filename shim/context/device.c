@@ -82,6 +82,20 @@ void gp_devices_start(void)
 	gp_mutex_unlock(&lock);
 }
 
+static void raise_high(_Atomic uint64_t *high, uint64_t bytes)
+{
+	uint64_t before = atomic_load(high);
+
+	while (before < bytes && !atomic_compare_exchange_weak(high, &before, bytes))
+		;
+}
+
+void gp_device_raise_highs(struct gp_device *device, uint64_t used_bytes, uint64_t reserved_bytes)
+{
+	raise_high(&device->ended_used_high, used_bytes);
+	raise_high(&device->ended_reserved_high, reserved_bytes);
+}
+
 struct gp_device *gp_device_if_used(int index)
 {
 	if (index < 0 || index >= GP_DEVICES_MAX || !atomic_load_explicit(&is_device_used[index], memory_order_acquire))

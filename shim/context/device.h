@@ -48,6 +48,9 @@ struct gp_device *gp_device_if_used(int index);
 /* Returns the kind of pool in use on the first device that the process uses. */
 enum gp_kind gp_device_first_kind(void);
 
+/* Raises the marks of ended contexts. */
+void gp_device_raise_highs(struct gp_device *device, uint64_t used_bytes, uint64_t reserved_bytes);
+
 /* Returns the bytes that are charged and not those of pools. */
 static inline uint64_t gp_device_unpooled_bytes(const struct gp_device *device)
 {

@@ -55,7 +55,7 @@ bool gp_grace_begin(struct gp_grace *grace, const struct gp_device *device)
 	struct begin begin = {.grace = grace};
 
 	gp_grace_forget(grace);
-	if (is_any_unknown(device))
+	if (is_any_unknown(device) || atomic_load(&gp_contexts_ending))
 		return false;
 	gp_context_each(begin_for, &begin);
 	return !begin.is_refused;
@@ -83,7 +83,8 @@ enum gp_grace_state gp_grace_ask(const struct gp_grace *grace)
 	struct ask ask = {.grace = grace};
 
 	gp_context_each(ask_context, &ask);
-	if (ask.n_alive < grace->n)
-		return GP_GRACE_LOST;
-	return ask.n_over == grace->n ? GP_GRACE_OVER : GP_GRACE_RUNS;
+	/* A context leaves the table before the driver has waited for its work. */
+	if (ask.n_over < ask.n_alive || (ask.n_alive < grace->n && atomic_load(&gp_contexts_ending)))
+		return GP_GRACE_RUNS;
+	return ask.n_alive < grace->n ? GP_GRACE_LOST : GP_GRACE_OVER;
 }

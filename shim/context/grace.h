@@ -22,10 +22,16 @@ struct gp_grace {
 	} of[GP_GRACE_CONTEXTS_MAX]; /* the work of each context */
 };
 
-/* Begins a period for memory of a device. Returns false if the process may do work that gpupool cannot ask for. */
+/*
+ * Begins a period for memory of a device. Returns false if the process may do work that gpupool cannot ask for, or a
+ * context is about to end.
+ */
 bool gp_grace_begin(struct gp_grace *grace, const struct gp_device *device);
 
-/* Asks whether the period is over. It is lost if a context has ended or has a sticky error, and cannot be asked. */
+/*
+ * Asks whether the period is over. It is lost if that is so but for contexts that have ended, or have a sticky error,
+ * and cannot be asked.
+ */
 enum gp_grace_state { GP_GRACE_OVER, GP_GRACE_RUNS, GP_GRACE_LOST };
 enum gp_grace_state gp_grace_ask(const struct gp_grace *grace);
 

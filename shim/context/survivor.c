@@ -72,21 +72,15 @@ static void add_highs(void *arg, struct gp_pool *pool)
 	sum->total_high_bytes += usage.is_any_served ? usage.total_high_bytes : 0;
 }
 
-static void raise(_Atomic uint64_t *high, uint64_t bytes)
-{
-	uint64_t before = atomic_load(high);
-
-	while (before < bytes && !atomic_compare_exchange_weak(high, &before, bytes))
-		;
-}
-
 void gp_survivors_note_highs(struct gp_context *context)
 {
+	struct gp_device *device = context->device;
+	uint64_t used = gp_survivor_used_bytes(device);
 	struct gp_stream_usage sum = {0};
 
 	gp_context_each_streamed(context, add_highs, &sum);
-	raise(&context->device->ended_used_high, sum.used_high_bytes);
-	raise(&context->device->ended_reserved_high, sum.total_high_bytes);
+	gp_device_raise_highs(device, sum.used_high_bytes + used,
+		sum.total_high_bytes + gp_max(atomic_load(&device->survivor_bytes), used));
 }
 
 static struct gp_survivor *find_locked(uint64_t addr)

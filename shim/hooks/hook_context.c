@@ -261,17 +261,38 @@ CUresult hook_cuCtxDetach(CUcontext ctx)
 /* The end of a context waits at most that long for device memory, for what is asleep and would outlive it. */
 #define WAKE_MAX_NS UINT64_C(5000000000)
 
+static bool is_active(CUdevice device)
+{
+	unsigned flags;
+	int active = 0;
+
+	return !gp_real.cuDevicePrimaryCtxGetState(device, &flags, &active) && active;
+}
+
+/*
+ * Memory that outlives a context must be on the device at its end, so the process is awake from before the end until
+ * after it. If it cannot wake, the memory that is asleep ends with the context.
+ */
 static CUresult end_primary(const struct gp_context_end *end)
 {
-	struct gp_sleep_result result;
+	bool may_leave = gp_context_end_may_leave_survivors(end), visits = false, is_awake = true;
+	struct gp_sleep_result result = {0};
+	CUresult r;
 
-	if (gp_unlikely(gp_submission_is_closed(&gp_submitted)) && gp_context_end_may_leave_survivors(end) &&
-		!gp_wake(WAKE_MAX_NS, &result))
+	while (may_leave && is_awake && !visits) {
+		visits = gp_submission_visit(&gp_submitted);
+		if (!visits)
+			is_awake = gp_wake(WAKE_MAX_NS, &result);
+	}
+	r = gp_context_end(end);
+	if (visits)
+		gp_submit_end_visit();
+	if (!is_awake && !is_active(end->device))
 		gp_log(GP_LOG_WARN,
-			"memory in stream order on device %d ends with its context, since it is asleep and cannot "
-			"wake: %s",
+			"memory in stream order on device %d has ended with its context, since it was asleep and could "
+			"not wake: %s",
 			end->device, result.refusal.why);
-	return gp_context_end(end);
+	return r;
 }
 
 CUresult hook_cuDevicePrimaryCtxRelease(CUdevice device)

@@ -72,10 +72,13 @@ static int alloc_once(
 		       : gp_scope_alloc(pool, bytes, options, ret_addr);
 }
 
+/* An allocation waits so often for memory that was freed on streams of other contexts. */
+enum { AWAITS_MAX = 16 };
+
 /* After out-of-memory: true if memory has come back since, or the program's hook asks for another attempt. */
-static bool is_worth_again(struct gp_pool *pool, int device, uint64_t bytes)
+static bool is_worth_again(struct gp_pool *pool, int device, uint64_t bytes, unsigned attempt)
 {
-	if (!gp_foreign_await())
+	if (attempt >= AWAITS_MAX || !gp_foreign_await(device, bytes))
 		return gp_oom_hook_says_again(pool, device, bytes);
 	gp_pool_uncount_oom(pool);
 	return true;
@@ -89,7 +92,7 @@ static int alloc_again_on_oom(
 	int r = alloc_once(pool, device, bytes, options, ret_addr);
 
 	again.first = GP_STEP_cache;
-	while (r == -ENOMEM && is_worth_again(pool, device, bytes))
+	for (unsigned attempt = 0; r == -ENOMEM && is_worth_again(pool, device, bytes, attempt); attempt++)
 		r = alloc_once(pool, device, bytes, &again, ret_addr);
 	return r;
 }
@@ -159,7 +162,7 @@ static int alloc_again(uint64_t bytes, const struct gp_alloc_options *options, u
 	struct gp_context *context = gp_context_current();
 	int r = -ENOMEM;
 
-	if (context && is_worth_again(gp_region_pool(context), context->device->index, bytes))
+	if (context && is_worth_again(gp_region_pool(context), context->device->index, bytes, 0))
 		r = alloc_device(context, bytes, options, ret_addr);
 	gp_context_put(context);
 	return r;
@@ -531,30 +534,20 @@ static int free_foreign(CUdeviceptr ptr, CUstream handle, const struct gp_stream
 	return is_ours ? r : GP_E_FOREIGN;
 }
 
-/*
- * Frees memory that has outlived its context. If gpupool cannot ask for all work of the process, it waits for that of
- * the current context. Where waiting is not allowed, since a stream captures, the driver refuses the address.
- */
+/* Frees memory that has outlived its context. */
 static int free_survivor(CUdeviceptr ptr)
 {
 	struct gp_block_info info;
-	struct gp_survivor *survivor;
 	CUcontext current;
 	int r;
 
 	/* After the driver's end its own answer is the right one. */
 	if (!gp_survivor_find(ptr, &info, NULL) || gp_real.cuCtxGetCurrent(&current))
 		return GP_E_FOREIGN;
-	gp_context_put(gp_context_current()); /* from now on its work can be asked for */
 	r = gp_foreign_free_survivor(ptr);
-	if (r != GP_E_FOREIGN || !gp_capture_is_none())
-		return r;
-	(void)gp_real.cuCtxSynchronize();
-	survivor = gp_survivor_take(ptr);
-	if (!survivor)
-		return GP_E_FOREIGN;
-	gp_survivor_end(survivor);
-	return 0;
+	if (r && r != GP_E_FOREIGN)
+		gp_alloc_info_undo_free(ptr);
+	return r;
 }
 
 int gp_memory_free(CUdeviceptr ptr)

@@ -115,14 +115,25 @@ static void add_entry(const struct attempt *a)
 	gp_unpooled_add(a->device, &info, a->ends_with);
 }
 
+/* An allocation waits so often for memory that was freed on streams of other contexts. */
+enum { AWAITS_MAX = 16 };
+
+static bool is_worth_again(const struct attempt *a, unsigned attempt)
+{
+	int device = a->device->index;
+
+	return (attempt < AWAITS_MAX && gp_foreign_await(device, a->allocation->bytes)) ||
+	       gp_oom_hook_says_again(a->rescuer ? a->rescuer->pool : NULL, device, a->allocation->bytes);
+}
+
 static void try(struct attempt *a)
 {
+	unsigned n = 0;
+
 	do {
 		if (attempt(a) == -ENOMEM)
 			rescue(a);
-	} while (a->r == CUDA_ERROR_OUT_OF_MEMORY &&
-		 (gp_foreign_await() || gp_oom_hook_says_again(a->rescuer ? a->rescuer->pool : NULL, a->device->index,
-						a->allocation->bytes)));
+	} while (a->r == CUDA_ERROR_OUT_OF_MEMORY && is_worth_again(a, n++));
 }
 
 /* Returns the current context if the thread's cache is for it, which keeps it; or NULL. */

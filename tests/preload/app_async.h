@@ -52,6 +52,10 @@ void outlive_away(void);
 void outlive_until_wanted(void);
 void outlive_opened(void);
 void outlive_attributes(void);
+void outlive_marks(void);
+void outlive_in_destroyed(void);
+void outlive_unknown(void);
+void outlive_unknown_user(void);
 void outlive_in_host(void);
 void outlive_in_driver(void);
 

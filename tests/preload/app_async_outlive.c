@@ -243,6 +243,119 @@ void outlive_away(void)
 	app_report_driver();
 }
 
+static void poll(void)
+{
+	size_t available, total;
+
+	for (unsigned i = 0; i < 4; i++)
+		APP_MUST(cuMemGetInfo_v2(&available, &total));
+}
+
+/* Makes a context current in which work of a new stream uses the memory until the host lets it go on. */
+static CUcontext use_in_created(CUdeviceptr ptr, CUstream *ret_stream)
+{
+	CUcontext ctx;
+
+	APP_MUST(cuCtxCreate_v2(&ctx, 0, 0));
+	APP_MUST(cuStreamCreate(ret_stream, CU_STREAM_NON_BLOCKING));
+	APP_MUST(cuLaunchHostFunc(*ret_stream, wait_for_host, NULL));
+	APP_MUST(cuMemsetD32Async(ptr, 2, 16, *ret_stream));
+	return ctx;
+}
+
+static void *destroy(void *ctx)
+{
+	return (void *)(uintptr_t)cuCtxDestroy_v2(ctx);
+}
+
+/* A context is being destroyed, in which work still uses memory that was freed. */
+void outlive_in_destroyed(void)
+{
+	pthread_t thread;
+	CUstream stream;
+	CUdeviceptr ptr;
+	CUcontext ctx;
+	void *r;
+
+	app_start();
+	ptr = fill_new(app_stream(), 8 * MIB, 1);
+	restart();
+	APP_MUST(cuMemFree_v2(app_alloc(MIB)));
+	ctx = use_in_created(ptr, &stream);
+	app_result("free", cuMemFree_v2(ptr));
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	app_stop_calls("cuCtxDestroy_v2", false);
+	APP_MUST(pthread_create(&thread, NULL, destroy, ctx));
+	app_await_stopped_call();
+	poll();
+	app_say("still there", "%d", counted_bytes() >= 8 * MIB);
+	atomic_store(&is_host_free, true);
+	app_release_calls();
+	APP_MUST(pthread_join(thread, &r));
+	app_result("destroy", (int)(uintptr_t)r);
+	say_leftovers();
+	app_report_driver();
+}
+
+/* A context ends, and one appears of which gpupool knows nothing yet, while work in a third one uses the memory. */
+void outlive_unknown(void)
+{
+	CUcontext first, second, unknown;
+	CUdeviceptr ptr;
+	CUstream stream;
+
+	app_start();
+	ptr = fill_new(app_stream(), 8 * MIB, 1);
+	restart();
+	APP_MUST(cuMemFree_v2(app_alloc(MIB)));
+	APP_MUST(cuCtxCreate_v2(&first, 0, 0));
+	APP_MUST(cuMemFree_v2(app_alloc(MIB)));
+	second = use_in_created(ptr, &stream);
+	APP_MUST(cuMemFree_v2(app_alloc(MIB)));
+	app_result("free", cuMemFree_v2(ptr));
+	APP_MUST(cuCtxCreate_v2(&unknown, 0, 0));
+	APP_MUST(cuCtxDestroy_v2(first));
+	APP_MUST(cuCtxSetCurrent(second));
+	poll();
+	app_say("still there", "%d", counted_bytes() >= 8 * MIB);
+	atomic_store(&is_host_free, true);
+	app_result("the work", cuStreamSynchronize(stream));
+	APP_MUST(cuCtxDestroy_v2(unknown));
+	APP_MUST(cuCtxDestroy_v2(second));
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	say_leftovers();
+	app_report_driver();
+}
+
+/* No context is current at the free, and of the one that uses the memory gpupool knows nothing. */
+void outlive_unknown_user(void)
+{
+	CUcontext ctx, none = NULL;
+	CUdeviceptr ptr;
+	CUstream stream;
+
+	app_start();
+	ptr = fill_new(app_stream(), 8 * MIB, 1);
+	restart();
+	ctx = use_in_created(ptr, &stream);
+	do {
+		APP_MUST(cuCtxSetCurrent(NULL));
+		APP_MUST(cuCtxGetCurrent(&none));
+	} while (none);
+	app_result("free", cuMemFree_v2(ptr));
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	poll();
+	app_say("still there", "%d", counted_bytes() >= 8 * MIB);
+	atomic_store(&is_host_free, true);
+	APP_MUST(cuCtxSetCurrent(ctx));
+	app_result("the work", cuStreamSynchronize(stream));
+	poll();
+	APP_MUST(cuCtxDestroy_v2(ctx));
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	say_leftovers();
+	app_report_driver();
+}
+
 /* Memory that is about to come back serves an allocation for which there is no other. */
 void outlive_until_wanted(void)
 {
@@ -297,30 +410,62 @@ void outlive_opened(void)
 	app_report_driver();
 }
 
-/* The marks and the attributes of memory are the driver's. */
+/* The program sets an attribute of the memory that the driver has for memory of its pools. */
 void outlive_attributes(void)
 {
 	unsigned on = 1, is_on = 0;
-	uint64_t high = 0;
 	CUdeviceptr ptr;
 
 	app_start();
 	ptr = fill_new(app_stream(), 8 * MIB, 1);
-	APP_MUST(cuMemFreeAsync(fill_new(app_stream(), 40 * MIB, 1), NULL));
 	restart();
-	APP_MUST(cuMemPoolGetAttribute(default_pool(0), CU_MEMPOOL_ATTR_USED_MEM_HIGH, &high));
-	app_say("high", "%d", high >= 48 * MIB);
 	app_result("synchronous memory operations", cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, ptr));
 	app_result("set", cuPointerGetAttribute(&is_on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, ptr));
 	app_say("is set", "%u", is_on);
 	app_result("what cannot be set", cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, ptr));
+	app_report_driver();
+}
+
+static void say_marks(const char *when)
+{
+	uint64_t used, high;
+
+	APP_MUST(cuMemPoolGetAttribute(default_pool(0), CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));
+	APP_MUST(cuMemPoolGetAttribute(default_pool(0), CU_MEMPOOL_ATTR_USED_MEM_HIGH, &high));
+	app_say(when, "used %u, high %u", (unsigned)(used / MIB), (unsigned)(high / MIB));
+}
+
+static void free_and_wait(CUdeviceptr ptr)
+{
 	APP_MUST(cuMemFree_v2(ptr));
-	APP_MUST(cuMemPoolGetAttribute(default_pool(0), CU_MEMPOOL_ATTR_USED_MEM_HIGH, &high));
-	app_say("high after the free", "%d", high >= 48 * MIB);
-	high = 0;
-	APP_MUST(cuMemPoolSetAttribute(default_pool(0), CU_MEMPOOL_ATTR_USED_MEM_HIGH, &high));
-	APP_MUST(cuMemPoolGetAttribute(default_pool(0), CU_MEMPOOL_ATTR_USED_MEM_HIGH, &high));
-	app_fact("high after it is set", high);
+	APP_MUST(cuCtxSynchronize());
+	poll();
+}
+
+/* The high-water mark of the default pool, across ends. */
+void outlive_marks(void)
+{
+	CUdeviceptr held, other;
+	uint64_t none = 0;
+
+	app_start();
+	held = fill_new(app_stream(), 10 * MIB, 1);
+	restart();
+	other = fill_new(app_stream(), 20 * MIB, 1);
+	free_and_wait(other);
+	say_marks("20 freed");
+	restart();
+	say_marks("second end");
+	other = fill_new(app_stream(), 25 * MIB, 1);
+	free_and_wait(held);
+	say_marks("10 freed");
+	APP_MUST(cuMemPoolSetAttribute(default_pool(0), CU_MEMPOOL_ATTR_USED_MEM_HIGH, &none));
+	say_marks("set");
+	restart();
+	free_and_wait(other);
+	say_marks("25 freed");
+	APP_MUST(cuMemPoolSetAttribute(default_pool(0), CU_MEMPOOL_ATTR_USED_MEM_HIGH, &none));
+	say_marks("set again");
 	app_report_driver();
 }
 

@@ -383,7 +383,7 @@ START_TEST(memory_that_is_asleep_ends_with_its_context_if_it_cannot_wake)
 		.program = "app_sleep", .words = {"ends-in-order-without-room"}, .env = vmm, .preload = play_library});
 	ck_assert_int_eq(play_status, 0);
 	ck_assert_str_eq(play_out, "free: 1\n");
-	ck_assert_ptr_nonnull(strstr(play_err, "ends with its context, since it is asleep and cannot wake: "));
+	ck_assert_ptr_nonnull(strstr(play_err, "has ended with its context, since it was asleep and could not wake: "));
 }
 END_TEST
 
