@@ -5,11 +5,11 @@
 
 #include <stdlib.h>
 
+#include "driver_pool.h"
 #include "pool/pool.h"
 #include "pool/tuning.h"
 #include "shim/base/clock.h"
 #include "shim/base/fork.h"
-#include "driver_pool.h"
 #include "shim/context/capture.h"
 #include "shim/context/driver_call.h"
 #include "shim/context/grace.h"

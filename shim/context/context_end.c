@@ -82,7 +82,7 @@ static void remove_dead(struct gp_context *context)
 	gp_context_forget(context->handle);
 }
 
-static bool is_active(CUdevice device)
+bool gp_context_is_primary_active(CUdevice device)
 {
 	unsigned flags;
 	int active = 0;
@@ -95,7 +95,7 @@ static bool is_replaced(const struct gp_context *context)
 {
 	unsigned long long id = 0;
 
-	if (!is_active(context->device->index))
+	if (!gp_context_is_primary_active(context->device->index))
 		return true;
 	return context->id && (gp_real.cuCtxGetId(context->handle, &id) || id != context->id);
 }
@@ -118,7 +118,7 @@ static CUresult end_unknown(const struct gp_context_end *end)
 {
 	CUcontext handle = handle_of(end);
 	CUresult r = end->driver(end);
-	bool is_end = end->when == GP_END_ON_SUCCESS ? !r : !end->handle && !is_active(end->device);
+	bool is_end = end->when == GP_END_ON_SUCCESS ? !r : !end->handle && !gp_context_is_primary_active(end->device);
 
 	if (handle && is_end) {
 		gp_capture_forget_context(handle);

@@ -19,6 +19,9 @@ struct gp_context_end {
 	CUresult (*driver)(const struct gp_context_end *end);
 };
 
+/* True if the device has an active primary context. */
+bool gp_context_is_primary_active(CUdevice device);
+
 /* True if memory may outlive the context (survivor.h). It does unless it is asleep. */
 bool gp_context_end_may_leave_survivors(const struct gp_context_end *end);
 

@@ -121,21 +121,15 @@ struct gp_survivor *gp_survivor_take(uint64_t addr)
 		atomic_fetch_sub(&gp_survivors, 1);
 	}
 	gp_mutex_unlock(&lock);
+	if (survivor && survivor->info.account)
+		gp_account_uncharge(
+			gp_account(&survivor->device->accounts, survivor->info.account), survivor->info.rounded);
 	return survivor;
-}
-
-void gp_survivor_undo(struct gp_survivor *survivor)
-{
-	add(survivor);
 }
 
 void gp_survivor_end(struct gp_survivor *survivor)
 {
-	const struct gp_block_info *info = &survivor->info;
-
-	if (info->account)
-		gp_account_uncharge(gp_account(&survivor->device->accounts, info->account), info->rounded);
-	gp_pool_end_survivor(survivor->pool, info->addr, info->rounded);
+	gp_pool_end_survivor(survivor->pool, survivor->info.addr, survivor->info.rounded);
 	gp_pool_put(survivor->pool);
 	free(survivor);
 }

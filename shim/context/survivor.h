@@ -32,11 +32,10 @@ static inline bool gp_survivor_find(uint64_t addr, struct gp_block_info *ret_inf
 }
 
 /*
- * Takes the survivor with that address from the program, which frees it. NULL: there is none. gp_survivor_undo gives it
- * back to the program. gp_survivor_end gives back its memory; no work may use it any more.
+ * Takes the survivor with that address from the program, which frees it. NULL: there is none. gp_survivor_end must
+ * follow: it gives back the memory, which no work may use any more.
  */
 struct gp_survivor *gp_survivor_take(uint64_t addr);
-void gp_survivor_undo(struct gp_survivor *survivor);
 void gp_survivor_end(struct gp_survivor *survivor);
 const struct gp_device *gp_survivor_device(const struct gp_survivor *survivor);
 

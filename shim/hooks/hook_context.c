@@ -261,14 +261,6 @@ CUresult hook_cuCtxDetach(CUcontext ctx)
 /* The end of a context waits at most that long for device memory, for what is asleep and would outlive it. */
 #define WAKE_MAX_NS UINT64_C(5000000000)
 
-static bool is_active(CUdevice device)
-{
-	unsigned flags;
-	int active = 0;
-
-	return !gp_real.cuDevicePrimaryCtxGetState(device, &flags, &active) && active;
-}
-
 /*
  * Memory that outlives a context must be on the device at its end, so the process is awake from before the end until
  * after it. If it cannot wake, the memory that is asleep ends with the context.
@@ -287,7 +279,7 @@ static CUresult end_primary(const struct gp_context_end *end)
 	r = gp_context_end(end);
 	if (visits)
 		gp_submit_end_visit();
-	if (!is_awake && !is_active(end->device))
+	if (!is_awake && !gp_context_is_primary_active(end->device))
 		gp_log(GP_LOG_WARN,
 			"memory in stream order on device %d has ended with its context, since it was asleep and could "
 			"not wake: %s",

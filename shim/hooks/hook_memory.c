@@ -72,13 +72,10 @@ static int alloc_once(
 		       : gp_scope_alloc(pool, bytes, options, ret_addr);
 }
 
-/* An allocation waits so often for memory that was freed on streams of other contexts. */
-enum { AWAITS_MAX = 16 };
-
 /* After out-of-memory: true if memory has come back since, or the program's hook asks for another attempt. */
 static bool is_worth_again(struct gp_pool *pool, int device, uint64_t bytes, unsigned attempt)
 {
-	if (attempt >= AWAITS_MAX || !gp_foreign_await(device, bytes))
+	if (attempt >= GP_FOREIGN_AWAITS_MAX || !gp_foreign_await(device, bytes))
 		return gp_oom_hook_says_again(pool, device, bytes);
 	gp_pool_uncount_oom(pool);
 	return true;

@@ -115,14 +115,11 @@ static void add_entry(const struct attempt *a)
 	gp_unpooled_add(a->device, &info, a->ends_with);
 }
 
-/* An allocation waits so often for memory that was freed on streams of other contexts. */
-enum { AWAITS_MAX = 16 };
-
 static bool is_worth_again(const struct attempt *a, unsigned attempt)
 {
 	int device = a->device->index;
 
-	return (attempt < AWAITS_MAX && gp_foreign_await(device, a->allocation->bytes)) ||
+	return (attempt < GP_FOREIGN_AWAITS_MAX && gp_foreign_await(device, a->allocation->bytes)) ||
 	       gp_oom_hook_says_again(a->rescuer ? a->rescuer->pool : NULL, device, a->allocation->bytes);
 }
 
