@@ -31,7 +31,7 @@ int gp_foreign_free_survivor(CUdeviceptr ptr);
  * To be called when an allocation has found no memory on a device: waits up to GP_UNFENCED_WAIT_NS until the memory of
  * such a free comes back. Returns false if none does, a capture forbids to ask, or the request is too large anyway.
  */
-enum { GP_FOREIGN_AWAITS_MAX = 16 }; /* at most so many times in an allocation */
+enum { GP_FOREIGN_AWAITS_MAX = 16 }; /* the most in one allocation */
 bool gp_foreign_await(int device, uint64_t bytes);
 
 extern _Atomic unsigned gp_foreign_n_frees; /* frees whose work had not ended when that was last asked */
