@@ -619,8 +619,9 @@ static int device_pool_new(struct gp_context *context, struct gp_pool **ret_pool
 	atomic_store(&context->device->kind, kind);
 	if (gp_spill_why_not(kind))
 		atomic_fetch_or(&context->downgraded, GP_DOWNGRADED_SPILL);
-	atomic_store(&context->regions.are_streams_apart,
-		kind == GP_KIND_SPLIT && gp_context_backend_is(context, GP_CONFIG_BACKEND_DEVICE));
+	atomic_store(
+		&context->regions.are_streams_apart, kind != GP_KIND_VMM && kind != GP_KIND_NONE &&
+							     gp_context_backend_is(context, GP_CONFIG_BACKEND_DEVICE));
 	return kind == GP_KIND_VMM ? 0 : first_new(context, kind, 2 * GP_MIB, ret_pool);
 }
 

@@ -5,7 +5,6 @@
 
 #include "pool/pool_control.h"
 #include "shim/context/context.h"
-#include "shim/context/survivor.h"
 
 struct walk {
 	const struct gp_device *device;
@@ -39,7 +38,7 @@ static void add_usage(void *arg, struct gp_pool *pool)
 /* Adds what has outlived earlier contexts. Memory in the host is not charged, but reserved for the program. */
 static void add_survivors(struct walk *walk)
 {
-	uint64_t used = gp_survivor_used_bytes(walk->device);
+	uint64_t used = atomic_load(&walk->device->survivor_used_bytes);
 	uint64_t reserved = gp_max(atomic_load(&walk->device->survivor_bytes), used);
 	uint64_t used_high = atomic_load(&walk->device->ended_used_high);
 	struct gp_driver_pool_usage *usage = &walk->usage;
@@ -70,6 +69,9 @@ void gp_driver_pool_keep_highs(struct gp_device *device)
 {
 	struct gp_driver_pool_usage usage = gp_driver_pool_usage(device, GP_ACCOUNT_NONE);
 
+	/* During an end, blocks may have been counted in their pool and after it. The end notes the marks itself. */
+	if (atomic_load(&gp_contexts_ending))
+		return;
 	gp_device_raise_highs(device, usage.used_high_bytes, usage.reserved_high_bytes);
 }
 

@@ -10,7 +10,9 @@
 #include "pool/tuning.h"
 #include "shim/base/clock.h"
 #include "shim/base/fork.h"
+#include "shim/context/adopt.h"
 #include "shim/context/capture.h"
+#include "shim/context/context_seen.h"
 #include "shim/context/driver_call.h"
 #include "shim/context/grace.h"
 #include "shim/context/survivor.h"
@@ -26,12 +28,14 @@ struct free {
 	struct gp_grace grace;
 	bool has_grace; /* the period has begun */
 	int device;
+	uint64_t bytes;
 	struct free *next;
 };
 
 static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF);
 static struct free *frees;
-static _Atomic unsigned n_pending[GP_DEVICES_MAX], n_ended[GP_DEVICES_MAX]; /* by device */
+static _Atomic unsigned n_pending[GP_DEVICES_MAX];   /* by device */
+static _Atomic uint64_t ended_bytes[GP_DEVICES_MAX]; /* likewise: all that have come back so far */
 _Atomic unsigned gp_foreign_n_frees;
 
 /* The child calls no driver and has no use for the list. */
@@ -104,16 +108,21 @@ static unsigned long long id_of(CUcontext ctx)
 	return !gp_real.cuCtxGetId || gp_real.cuCtxGetId(ctx, &id) ? 0 : id;
 }
 
-/* Returns NULL if no survivor has that address. */
-static struct gp_survivor *take(CUdeviceptr ptr)
+/* Takes the survivor with that address from the program. False if there is none. */
+static bool begin_survivor(CUdeviceptr ptr, struct free *free)
 {
 	const struct gp_device *device;
 	struct gp_block_info info;
 
 	if (!gp_survivor_find(ptr, &info, &device))
-		return NULL;
+		return false;
 	gp_driver_pool_keep_highs(gp_device_if_used(device->index));
-	return gp_survivor_take(ptr);
+	free->survivor = gp_survivor_take(ptr);
+	if (!free->survivor)
+		return false;
+	free->device = gp_survivor_device(free->survivor)->index;
+	free->bytes = gp_survivor_bytes(free->survivor);
+	return true;
 }
 
 /* Takes the block from the program. It may leave its pool meanwhile, since the context ends. */
@@ -121,13 +130,13 @@ static int begin(CUdeviceptr ptr, struct free *free)
 {
 	int r = gp_pool_free_begin(&gp_state.device_map, ptr, &free->claimed);
 
-	if (r == GP_E_FOREIGN || r == GP_E_DEAD)
-		free->survivor = take(ptr);
-	else if (!r)
+	if (!r) {
 		free->device = ((struct gp_context *)gp_pool_owner(free->claimed.pool))->device->index;
-	if (free->survivor)
-		free->device = gp_survivor_device(free->survivor)->index;
-	return free->survivor ? 0 : r;
+		free->bytes = free->claimed.block->size;
+	} else if ((r == GP_E_FOREIGN || r == GP_E_DEAD) && begin_survivor(ptr, free)) {
+		r = 0;
+	}
+	return r;
 }
 
 static void end(const struct free *free)
@@ -138,18 +147,39 @@ static void end(const struct free *free)
 		gp_pool_free_end(&free->claimed);
 }
 
+/* With a driver before CUDA 12.5 a fence makes the host wait, and so does this. */
+static void wait_for_all(const CUcontext *contexts, unsigned n)
+{
+	struct gp_driver_scope scope;
+
+	for (unsigned i = 0; i < n; i++) {
+		if (gp_driver_enter(&scope, contexts[i]))
+			continue;
+		(void)gp_real.cuCtxSynchronize();
+		gp_driver_leave(&scope);
+	}
+}
+
 /*
- * True if a free in no stream's order is done. The period begins once all work of the process can be asked for: a
- * context that this thread uses becomes known here. Where a context has ended or failed, its work has ended, too.
+ * True if a free in no stream's order is done. The period begins once all work of the process can be asked for, so
+ * contexts in which the program has allocated nothing become known here. Where a context has ended or failed, its work
+ * has ended, too. Not while a stream captures.
  */
 static bool is_grace_over(struct free *free)
 {
-	if (!free->has_grace) {
-		gp_context_put(gp_context_current());
-		free->has_grace = gp_grace_begin(&free->grace, gp_survivor_device(free->survivor));
-		return false;
+	CUcontext seen[GP_CONTEXTS_SEEN_MAX];
+	unsigned n;
+
+	if (!gp_real.cuCtxRecordEvent) {
+		wait_for_all(seen, gp_context_seen_all(seen));
+		return true;
 	}
-	return gp_grace_ask(&free->grace) != GP_GRACE_RUNS;
+	n = free->has_grace ? 0 : gp_context_seen_all(seen);
+	for (unsigned i = 0; i < n; i++)
+		(void)gp_context_adopt(seen[i]);
+	if (!free->has_grace)
+		free->has_grace = gp_grace_begin(&free->grace, gp_survivor_device(free->survivor));
+	return free->has_grace && gp_grace_ask(&free->grace) != GP_GRACE_RUNS;
 }
 
 int gp_foreign_free_survivor(CUdeviceptr ptr)
@@ -158,13 +188,10 @@ int gp_foreign_free_survivor(CUdeviceptr ptr)
 
 	if (!free_)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	free_->survivor = take(ptr);
-	if (!free_->survivor) {
+	if (!begin_survivor(ptr, free_)) {
 		free(free_);
 		return GP_E_FOREIGN;
 	}
-	free_->device = gp_survivor_device(free_->survivor)->index;
-	(void)is_grace_over(free_); /* begins it */
 	add(free_);
 	gp_foreign_poll();
 	return 0;
@@ -214,10 +241,11 @@ static bool is_done(struct free *free)
 
 void gp_foreign_poll_slow(void)
 {
+	CUcontext current;
 	struct free *all;
 
-	/* A query of an event may be refused while a stream captures. */
-	if (!gp_capture_is_none())
+	/* A query of an event may be refused while a stream captures, and in a function that a stream calls. */
+	if (!gp_capture_is_none() || gp_real.cuCtxGetCurrent(&current))
 		return;
 	gp_mutex_lock(&lock);
 	all = frees;
@@ -233,7 +261,7 @@ void gp_foreign_poll_slow(void)
 		}
 		end(one);
 		/* In this order, so that a thread that waits sees one or the other. */
-		atomic_fetch_add(&n_ended[one->device], 1);
+		atomic_fetch_add(&ended_bytes[one->device], one->bytes);
 		atomic_fetch_sub(&n_pending[one->device], 1);
 		atomic_fetch_sub(&gp_foreign_n_frees, 1);
 		gp_grace_forget(&one->grace);
@@ -244,21 +272,19 @@ void gp_foreign_poll_slow(void)
 bool gp_foreign_await(int device, uint64_t bytes)
 {
 	const struct gp_device *of = gp_device_if_used(device);
-	uint64_t start_ns = gp_clock_now_ns(NULL);
-	unsigned before;
+	uint64_t start_ns = gp_clock_now_ns(NULL), before, back = 0;
 
 	/* Most often there is none. Memory for a request that no device could meet does not come back. */
 	if (!atomic_load(&gp_foreign_n_frees) || !of ||
 		bytes > gp_min(atomic_load(&of->budget.limit_bytes), of->total_bytes))
 		return false;
-	before = atomic_load(&n_ended[device]);
-	for (unsigned attempt = 0; atomic_load(&n_pending[device]) && gp_capture_is_none(); attempt++) {
+	before = atomic_load(&ended_bytes[device]);
+	for (unsigned attempt = 0; back < bytes && atomic_load(&n_pending[device]) && gp_capture_is_none(); attempt++) {
 		gp_foreign_poll_slow();
-		if (atomic_load(&n_ended[device]) != before)
-			return true;
+		back = atomic_load(&ended_bytes[device]) - before;
 		if (gp_clock_now_ns(NULL) - start_ns > GP_UNFENCED_WAIT_NS)
 			break;
 		gp_clock_pause(NULL, attempt);
 	}
-	return atomic_load(&n_ended[device]) != before;
+	return atomic_load(&ended_bytes[device]) != before;
 }

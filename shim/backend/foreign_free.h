@@ -28,8 +28,8 @@ int gp_foreign_free(CUdeviceptr ptr, CUstream handle, const struct gp_stream *st
 int gp_foreign_free_survivor(CUdeviceptr ptr);
 
 /*
- * To be called when an allocation has found no memory on a device: waits up to GP_UNFENCED_WAIT_NS until the memory of
- * such a free comes back. Returns false if none does, a capture forbids to ask, or the request is too large anyway.
+ * To be called when an allocation has found no memory on a device: waits up to GP_UNFENCED_WAIT_NS until as much memory
+ * has come back from such frees, or all of them have ended. Returns false if none has come back.
  */
 enum { GP_FOREIGN_AWAITS_MAX = 16 }; /* the most in one allocation */
 bool gp_foreign_await(int device, uint64_t bytes);

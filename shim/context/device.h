@@ -23,8 +23,9 @@ struct gp_device {
 	_Atomic uint64_t n_yields, yielded_bytes; /* requests of other processes that it met, and the bytes */
 	_Atomic uint64_t wanted_until_ns; /* until then another process lacks memory of the device (reclaim.h) */
 	struct gp_budget budget;
-	_Atomic bool is_limit_ours;      /* gpupool has set the limit, not the user: it applies to pools only */
-	_Atomic uint64_t unpooled_bytes; /* bytes of memory that is counted and passed through */
+	_Atomic bool is_limit_ours;           /* gpupool has set the limit, not the user: it applies to pools only */
+	_Atomic uint64_t unpooled_bytes;      /* bytes of memory that is counted and passed through */
+	_Atomic uint64_t survivor_used_bytes; /* of these blocks, but for those that count for an account */
 	_Atomic uint64_t survivor_bytes; /* bytes that stay charged for memory that outlives its context (survivor.h) */
 	_Atomic uint64_t ended_used_high, ended_reserved_high; /* high-water marks of the pools of its ended contexts */
 	_Atomic uint64_t kept_bytes, n_kept_reuses; /* of kept mappings (kept.h): unused, and handed out again */

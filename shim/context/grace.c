@@ -4,6 +4,7 @@
 #include "grace.h"
 
 #include "context.h"
+#include "shim/driver/driver_table.h"
 
 void gp_grace_forget(struct gp_grace *grace)
 {
@@ -21,13 +22,23 @@ static void begin_for(void *arg, struct gp_context *context)
 	struct begin *begin = arg;
 	struct gp_grace *grace = begin->grace;
 
-	if (grace->n == GP_GRACE_CONTEXTS_MAX || gp_context_is(context, GP_CONTEXT_BROKEN) ||
-		gp_pool_grace_begin(context->pool, &grace->of[grace->n].seq)) {
+	if (gp_context_is(context, GP_CONTEXT_BROKEN))
+		return; /* its work has ended */
+	if (grace->n == GP_GRACE_CONTEXTS_MAX || gp_pool_grace_begin(context->pool, &grace->of[grace->n].seq)) {
 		begin->is_refused = true;
 		return;
 	}
 	gp_context_ref(context);
 	grace->of[grace->n++].context = context;
+}
+
+/* The program may have made a context current again that had ended. */
+static bool has_ended(CUcontext handle)
+{
+	unsigned long long id;
+	CUresult r = gp_real.cuCtxGetId ? gp_real.cuCtxGetId(handle, &id) : CUDA_SUCCESS;
+
+	return r == CUDA_ERROR_CONTEXT_IS_DESTROYED || r == CUDA_ERROR_INVALID_CONTEXT;
 }
 
 /*
@@ -43,8 +54,10 @@ static bool is_any_unknown(const struct gp_device *device)
 	for (unsigned i = 0; i < n && !is_unknown; i++) {
 		struct gp_context *context = gp_table_find(seen[i], 0);
 
-		is_unknown = !context && (!gp_context_is_seen_primary(seen[i]) ||
-						 gp_context_seen_as_primary(device->index) == seen[i]);
+		is_unknown = !context &&
+			     (!gp_context_is_seen_primary(seen[i]) ||
+				     gp_context_seen_as_primary(device->index) == seen[i]) &&
+			     !has_ended(seen[i]);
 		gp_context_put(context);
 	}
 	return is_unknown;
@@ -55,10 +68,11 @@ bool gp_grace_begin(struct gp_grace *grace, const struct gp_device *device)
 	struct begin begin = {.grace = grace};
 
 	gp_grace_forget(grace);
-	if (is_any_unknown(device) || atomic_load(&gp_contexts_ending))
+	if (is_any_unknown(device))
 		return false;
 	gp_context_each(begin_for, &begin);
-	return !begin.is_refused;
+	/* A context that has left the table meanwhile counts as ending until its work is over. */
+	return !begin.is_refused && !atomic_load(&gp_contexts_ending);
 }
 
 struct ask {

@@ -10,7 +10,7 @@
 
 #include "device.h"
 
-enum { GP_GRACE_CONTEXTS_MAX = 16 };
+enum { GP_GRACE_CONTEXTS_MAX = 64 };
 
 struct gp_context;
 

@@ -78,10 +78,13 @@ static inline struct gp_pool *gp_region_pool(struct gp_context *context)
 	return gp_likely(id == GP_REGION_NONE) ? context->pool : gp_region_pool_slow(context, id);
 }
 
-/* Returns the pool from which the thread allocates in stream order, likewise. */
+/*
+ * Returns the pool from which the thread allocates in stream order, likewise. NULL: there is none, since the driver
+ * cannot map memory.
+ */
 static inline struct gp_pool *gp_region_streamed_pool(struct gp_context *context)
 {
-	if (!atomic_load_explicit(&context->regions.are_streams_apart, memory_order_relaxed))
+	if (context->regions.kind == GP_KIND_VMM)
 		return gp_region_pool(context);
 	return gp_region_streamed_slow(context, gp_region_id());
 }

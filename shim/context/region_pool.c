@@ -117,9 +117,8 @@ static struct gp_pool *any_streamed(struct gp_context *context)
 }
 
 /*
- * If no such pool can be created, all allocations in stream order are served from the other pools from now on: perhaps
- * the driver cannot map memory. If only no further one can, the places to come share one that there is. Returns NULL if
- * there is none.
+ * If no such pool can be created, the driver serves all allocations in stream order from now on: perhaps it cannot map
+ * memory. If only no further one can, the places to come share one that there is. Returns NULL if there is none.
  */
 static struct gp_pool *create_streamed_locked(struct gp_context *context, int id)
 {
@@ -159,9 +158,7 @@ struct gp_pool *gp_region_streamed_slow(struct gp_context *context, int id)
 {
 	struct gp_pool *pool = pool_at(streamed_place_of(context, id));
 
-	if (gp_unlikely(!pool))
-		pool = create_streamed(context, id);
-	return gp_likely(pool != NULL) ? pool : gp_region_pool(context);
+	return gp_likely(pool != NULL) ? pool : create_streamed(context, id);
 }
 
 int gp_region_of(struct gp_context *context, const struct gp_pool *pool)
@@ -204,7 +201,7 @@ void gp_context_each_pool(struct gp_context *context, void (*fn)(void *arg, stru
 
 void gp_context_each_streamed(struct gp_context *context, void (*fn)(void *arg, struct gp_pool *pool), void *arg)
 {
-	if (!atomic_load(&context->regions.are_streams_apart)) {
+	if (context->regions.kind == GP_KIND_VMM) {
 		gp_context_each_pool(context, fn, arg);
 		return;
 	}
@@ -212,11 +209,6 @@ void gp_context_each_streamed(struct gp_context *context, void (*fn)(void *arg, 
 	gp_mutex_unlock(&context->regions.lock);
 	for (int id = gp_region_count(); id >= GP_REGION_NONE; id--)
 		visit(streamed_place_of(context, id), fn, arg);
-}
-
-bool gp_context_maps_streams(const struct gp_context *context)
-{
-	return context->regions.kind == GP_KIND_VMM || atomic_load(&context->regions.are_streams_apart);
 }
 
 void gp_context_set_overlap(struct gp_context *context)

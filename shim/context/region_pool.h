@@ -5,9 +5,9 @@
 /*
  * The device memory pools of a context: the main pool, and one for each region in use (region.h).
  *
- * Under split each of them has a second one for allocations in stream order, of the kind vmm. The driver's own memory
- * of that sort is mapped, too: every context of the device has access to it, unlike to memory of cuMemAlloc in another
- * context. Where the driver cannot map memory, and under the other kinds, one pool serves both.
+ * Unless it is of the kind vmm itself, each of them has a second one for allocations in stream order, of that kind. The
+ * driver's own memory of that sort is mapped, too: every context of the device has access to it, and it outlives its
+ * context (survivor.h), unlike memory of cuMemAlloc. Where the driver cannot map memory, it serves such allocations.
  */
 
 #include "pool/lock.h"
@@ -38,13 +38,13 @@ bool gp_context_has_siblings(struct gp_context *context);
 /* Calls back for the pools that serve allocations in stream order, likewise. */
 void gp_context_each_streamed(struct gp_context *context, void (*fn)(void *arg, struct gp_pool *pool), void *arg);
 
-/* True if all memory that the context serves in stream order is mapped. */
-bool gp_context_maps_streams(const struct gp_context *context);
-
 /* Tells all pools that work of the context may overlap from now on. */
 void gp_context_set_overlap(struct gp_context *context);
 
-/* Returns the pool of a region, creating it if needed. Valid as long as the caller uses the context. */
+/*
+ * Return the pool of a region, and the one for stream order or NULL, creating it if needed. Valid as long as the caller
+ * uses the context.
+ */
 struct gp_pool *gp_region_pool_slow(struct gp_context *context, int id);
 struct gp_pool *gp_region_streamed_slow(struct gp_context *context, int id);
 

@@ -52,6 +52,8 @@ static bool survive(void *arg, const struct gp_block_info *info)
 		.device = ((struct gp_context *)gp_pool_owner(pool))->device,
 		.pool = gp_pool_get(pool),
 	};
+	if (!info->account)
+		atomic_fetch_add(&survivor->device->survivor_used_bytes, info->rounded);
 	add(survivor);
 	return true;
 }
@@ -75,7 +77,7 @@ static void add_highs(void *arg, struct gp_pool *pool)
 void gp_survivors_note_highs(struct gp_context *context)
 {
 	struct gp_device *device = context->device;
-	uint64_t used = gp_survivor_used_bytes(device);
+	uint64_t used = atomic_load(&device->survivor_used_bytes);
 	struct gp_stream_usage sum = {0};
 
 	gp_context_each_streamed(context, add_highs, &sum);
@@ -105,6 +107,17 @@ bool gp_survivor_find_slow(uint64_t addr, struct gp_block_info *ret_info, const 
 	return survivor != NULL;
 }
 
+static void uncount(const struct gp_survivor *survivor)
+{
+	const struct gp_block_info *info = &survivor->info;
+	struct gp_device *device = survivor->device;
+
+	if (info->account)
+		gp_account_uncharge(gp_account(&device->accounts, info->account), info->rounded);
+	else
+		atomic_fetch_sub(&device->survivor_used_bytes, info->rounded);
+}
+
 struct gp_survivor *gp_survivor_take(uint64_t addr)
 {
 	struct gp_survivor *survivor;
@@ -121,9 +134,8 @@ struct gp_survivor *gp_survivor_take(uint64_t addr)
 		atomic_fetch_sub(&gp_survivors, 1);
 	}
 	gp_mutex_unlock(&lock);
-	if (survivor && survivor->info.account)
-		gp_account_uncharge(
-			gp_account(&survivor->device->accounts, survivor->info.account), survivor->info.rounded);
+	if (survivor)
+		uncount(survivor);
 	return survivor;
 }
 
@@ -139,25 +151,9 @@ const struct gp_device *gp_survivor_device(const struct gp_survivor *survivor)
 	return survivor->device;
 }
 
-struct sum {
-	const struct gp_device *device;
-	uint64_t bytes;
-};
-
-static void add_bytes(void *arg, const struct gp_block_info *info, const struct gp_device *device)
+uint64_t gp_survivor_bytes(const struct gp_survivor *survivor)
 {
-	struct sum *sum = arg;
-
-	if (device == sum->device && !info->account)
-		sum->bytes += info->rounded;
-}
-
-uint64_t gp_survivor_used_bytes(const struct gp_device *device)
-{
-	struct sum sum = {.device = device};
-
-	gp_survivor_each(add_bytes, &sum);
-	return sum.bytes;
+	return survivor->info.rounded;
 }
 
 void gp_survivor_each(

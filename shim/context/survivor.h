@@ -38,9 +38,7 @@ static inline bool gp_survivor_find(uint64_t addr, struct gp_block_info *ret_inf
 struct gp_survivor *gp_survivor_take(uint64_t addr);
 void gp_survivor_end(struct gp_survivor *survivor);
 const struct gp_device *gp_survivor_device(const struct gp_survivor *survivor);
-
-/* Returns the bytes of a device's survivors that count for no account. */
-uint64_t gp_survivor_used_bytes(const struct gp_device *device);
+uint64_t gp_survivor_bytes(const struct gp_survivor *survivor);
 
 /*
  * Calls back, without a lock, for each chunk in which the program holds survivors of a device, perhaps more than once.

@@ -211,7 +211,7 @@ static void add_cache(struct gp_thread *self, struct gp_context *context)
 		.region = gp_region_current,
 		.context = context, /* lives as long as its pool */
 		.tcache = tcache,
-		.streamed = atomic_load(&context->regions.are_streams_apart) ? NULL : tcache,
+		.streamed = context->regions.kind == GP_KIND_VMM ? tcache : NULL,
 	};
 }
 
@@ -222,7 +222,7 @@ struct gp_tcache *gp_thread_streamed_slow(struct gp_thread_cache *cache)
 	struct gp_pool *pool = gp_region_streamed_pool(context);
 
 	/* A callback of the program, in a driver call for a new pool, may have moved the thread's caches. */
-	if (gp_unlikely(cache->context != context || cache->region != region))
+	if (gp_unlikely(!pool || cache->context != context || cache->region != region))
 		return NULL;
 	cache->streamed = pool == gp_tcache_pool(cache->tcache) ? cache->tcache : new_cache(pool);
 	return cache->streamed;

@@ -4,8 +4,7 @@
 /*
  * Allocations in stream order, and the driver's pools. The pool serves what the device's default pool would, and plain
  * pools that the program has made (made_pool.h). The driver serves everything else: other pools, captures, streams of
- * another context than the current one, contexts that are not primary (their memory would end with them, and the
- * driver's does not), and what cannot be kept. Such memory is counted.
+ * another context than the current one, contexts that are not primary, and what cannot be kept. Such memory is counted.
  *
  * The pool hands out memory that the stream's later work may use: memory that no work uses or for which all later work
  * of the context waits, or memory that the program has freed on the same stream (hook_memory.c). The fast path is in
@@ -228,6 +227,7 @@ static enum gp_async_left alloc_at(struct async *a, struct place *place, CUresul
 	struct gp_alloc_options options = {.module = gp_module_now(), .ret_failure = &failure};
 	struct gp_stream stream;
 	enum gp_async_left why = why_left_at(a, place, &stream);
+	struct gp_pool *pool;
 	uint64_t addr = 0;
 	int r;
 
@@ -248,8 +248,10 @@ static enum gp_async_left alloc_at(struct async *a, struct place *place, CUresul
 	}
 	if (!hold(place))
 		return GP_ASYNC_LEFT_NO_CONTEXT;
-	r = gp_memory_alloc(
-		gp_region_streamed_pool(place->context), place->context->device->index, a->bytes, &options, &addr);
+	pool = gp_region_streamed_pool(place->context);
+	if (gp_unlikely(!pool))
+		return GP_ASYNC_LEFT_NO_MAPPING;
+	r = gp_memory_alloc(pool, place->context->device->index, a->bytes, &options, &addr);
 	if (!gp_memory_is_answered(r, ret_r))
 		return GP_ASYNC_LEFT_UNSERVED;
 	if (*ret_r == CUDA_ERROR_OUT_OF_MEMORY) {

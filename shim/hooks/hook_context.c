@@ -4,7 +4,6 @@
 /* Hooks of functions that create, select and end contexts: they note which contexts the program uses. */
 
 #include "hook_peer.h"
-#include "shim/backend/driver_pool.h"
 #include "shim/backend/sleep.h"
 #include "shim/base/log.h"
 #include "shim/context/context.h"
@@ -15,96 +14,52 @@
 #include "shim/driver/driver_table.h"
 #include "shim/driver/submit.h"
 
-static bool is_any_used_in_stream_order(struct gp_device *device)
-{
-	uint64_t used = 0;
-
-	for (unsigned account = GP_ACCOUNT_NONE; account <= GP_ACCOUNTS; account++)
-		used += gp_driver_pool_usage(device, account).used_bytes;
-	return used != 0;
-}
-
-static void note_unmapped(void *arg, struct gp_context *context)
-{
-	const struct gp_device **unmapped = arg;
-
-	if (context->device == *unmapped && !gp_context_maps_streams(context))
-		*unmapped = NULL;
-}
-
-static bool is_all_mapped(const struct gp_device *device)
-{
-	gp_context_each(note_unmapped, &device);
-	return device != NULL;
-}
-
-/*
- * Memory of the driver's pools is accessible in all contexts of the device, and so is mapped memory. Where the pool
- * serves allocations in stream order with other memory of the primary context, a context that the program creates has
- * no access to it.
- */
-static void warn_of_stream_order(CUdevice index)
-{
-	static _Atomic bool is_logged;
-	struct gp_device *device = gp_device_if_used(index);
-
-	if (!device || is_all_mapped(device) || !is_any_used_in_stream_order(device) ||
-		atomic_exchange(&is_logged, true))
-		return;
-	gp_log(GP_LOG_WARN,
-		"a context was created on device %d, and has no access to what was allocated there in stream order "
-		"before: if it uses that, set GPUPOOL_POOL=vmm or GPUPOOL_ASYNC=off",
-		index);
-}
-
-static CUresult note_created(CUresult r, const CUcontext *ctx, CUdevice device)
+static CUresult note_created(CUresult r, const CUcontext *ctx)
 {
 	gp_thread_forget_current();
-	if (!r && ctx) {
+	if (!r && ctx)
 		gp_context_seen(*ctx);
-		warn_of_stream_order(device);
-	}
 	return r;
 }
 
 CUresult hook_cuCtxCreate(CUcontext *ctx, unsigned flags, CUdevice device)
 {
-	return note_created(gp_real.cuCtxCreate(ctx, flags, device), ctx, device);
+	return note_created(gp_real.cuCtxCreate(ctx, flags, device), ctx);
 }
 
 CUresult hook_cuCtxCreate_v2(CUcontext *ctx, unsigned flags, CUdevice device)
 {
-	return note_created(gp_real.cuCtxCreate_v2(ctx, flags, device), ctx, device);
+	return note_created(gp_real.cuCtxCreate_v2(ctx, flags, device), ctx);
 }
 
 CUresult hook_cuCtxCreate_v3(CUcontext *ctx, void *affinity, int n, unsigned flags, CUdevice device)
 {
-	return note_created(gp_real.cuCtxCreate_v3(ctx, affinity, n, flags, device), ctx, device);
+	return note_created(gp_real.cuCtxCreate_v3(ctx, affinity, n, flags, device), ctx);
 }
 
 CUresult hook_cuCtxCreate_v4(CUcontext *ctx, void *parameters, unsigned flags, CUdevice device)
 {
-	return note_created(gp_real.cuCtxCreate_v4(ctx, parameters, flags, device), ctx, device);
+	return note_created(gp_real.cuCtxCreate_v4(ctx, parameters, flags, device), ctx);
 }
 
 CUresult hook_cuGLCtxCreate(CUcontext *ctx, unsigned flags, CUdevice device)
 {
-	return note_created(gp_real.cuGLCtxCreate(ctx, flags, device), ctx, device);
+	return note_created(gp_real.cuGLCtxCreate(ctx, flags, device), ctx);
 }
 
 CUresult hook_cuGLCtxCreate_v2(CUcontext *ctx, unsigned flags, CUdevice device)
 {
-	return note_created(gp_real.cuGLCtxCreate_v2(ctx, flags, device), ctx, device);
+	return note_created(gp_real.cuGLCtxCreate_v2(ctx, flags, device), ctx);
 }
 
 CUresult hook_cuVDPAUCtxCreate(CUcontext *ctx, unsigned flags, CUdevice device, uint32_t vdp_device, void *get_proc)
 {
-	return note_created(gp_real.cuVDPAUCtxCreate(ctx, flags, device, vdp_device, get_proc), ctx, device);
+	return note_created(gp_real.cuVDPAUCtxCreate(ctx, flags, device, vdp_device, get_proc), ctx);
 }
 
 CUresult hook_cuVDPAUCtxCreate_v2(CUcontext *ctx, unsigned flags, CUdevice device, uint32_t vdp_device, void *get_proc)
 {
-	return note_created(gp_real.cuVDPAUCtxCreate_v2(ctx, flags, device, vdp_device, get_proc), ctx, device);
+	return note_created(gp_real.cuVDPAUCtxCreate_v2(ctx, flags, device, vdp_device, get_proc), ctx);
 }
 
 CUresult hook_cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc resources, CUdevice device, unsigned flags)
@@ -350,7 +305,7 @@ static CUresult call_green_destroy(const struct gp_context_end *end)
 CUresult hook_cuGreenCtxDestroy(CUgreenCtx green)
 {
 	struct green_end end = {{.device = gp_green_device(green), .driver = call_green_destroy}, green};
-	CUresult r = gp_context_end(&end.end);
+	CUresult r = end_primary(&end.end);
 
 	if (!r)
 		gp_green_destroyed(green);

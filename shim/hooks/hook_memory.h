@@ -69,8 +69,7 @@ static inline int hit_cuMemFree_v2(CUdeviceptr ptr)
 
 /*
  * True if gpupool may serve allocations in stream order in this context: it does in primary contexts, in place of the
- * driver's pools. Every context of the device may use memory of those, but not that of cuMemAlloc in another context,
- * and such memory must not end with a context that the program has created.
+ * driver's pools, while the program has created no other context.
  */
 static inline bool gp_memory_serves_streams(const struct gp_context *context)
 {

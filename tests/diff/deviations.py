@@ -19,7 +19,6 @@ SYNCING = ("syncfree", "debug")  # where a free waits
 # Where the pool serves allocations in stream order.
 STREAMED = (*(name for name in CACHING if name not in OTHER_BACKENDS), "syncfree", "unpinned", "uncached")
 SPLITTING = ("split", "ordered", "completed", *suite.BACKENDS, *SYNCING, "unpinned")  # all that run pool type split
-WHOLE = ("simple", "binned")  # whose blocks are whole allocations of cuMemAlloc
 CUTTING = ("vmm", *SPLITTING)  # all whose blocks are parts of a segment or a mapping
 EXPORTING_SPLIT = tuple(name for name in SPLITTING if name not in suite.BACKENDS)
 
@@ -330,26 +329,13 @@ DEVIATIONS = (
         ),
     ),
     Deviation(
-        "memory in stream order ends with its primary context",
-        "with these pool types it is memory of cuMemAlloc, which belongs to the context; the driver's pools belong to the "
-        "device",
-        "split",
-        "memory of a pool outlives a reset",
-        "With other types than",
-        (
-            Row("async", r"(reset|released)/.*", WHOLE, None),
-        ),
-    ),
-    Deviation(
         "a copy on a stream of another device reaches memory of a pool that is not open to that device",
-        "it is memory like that of cudaMalloc, which the driver copies on streams of every device, or with vmm memory that "
-        "is opened for such copies",
+        "memory of cudaMalloc, too, is mapped then, and is opened for such copies",
         "split",
         "copies from a pool need access to it",
         "A copy on a stream of another device",
         (
-            Row("devices_pools", r"(default|made)-copies/(to|from) .*",
-                tuple(name for name in STREAMED if name not in (*SPLITTING, "uncached")), "0"),
+            Row("devices_pools", r"(default|made)-copies/(to|from) .*", ("vmm",), "0"),
         ),
     ),
     Deviation(

@@ -39,7 +39,6 @@ void elsewhere_legacy(void);
 void elsewhere_blocking(void);
 void elsewhere_ended(void);
 void elsewhere_full(void);
-void created_later(void);
 
 /* Scenarios of app_async_outlive.c. */
 void outlive_at_limit(void);
@@ -56,6 +55,9 @@ void outlive_marks(void);
 void outlive_in_destroyed(void);
 void outlive_unknown(void);
 void outlive_unknown_user(void);
+void outlive_among_others(void);
+void outlive_one_by_one(void);
+void outlive_in_host_function(void);
 void outlive_in_host(void);
 void outlive_in_driver(void);
 

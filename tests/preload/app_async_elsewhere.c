@@ -93,23 +93,6 @@ void elsewhere_ended(void)
 	app_report_driver();
 }
 
-/* The program creates a context while it uses memory that was allocated in stream order. */
-void created_later(void)
-{
-	CUstream stream;
-	CUdeviceptr ptr;
-	CUcontext ctx;
-
-	app_start();
-	stream = app_stream();
-	ptr = take(MIB, stream);
-	APP_MUST(cuStreamSynchronize(stream));
-	APP_MUST(cuCtxCreate_v2(&ctx, 0, 0));
-	APP_MUST(cuCtxSetCurrent(app_ctx));
-	app_result("free", cuMemFreeAsync(ptr, stream));
-	APP_MUST(cuCtxDestroy_v2(ctx));
-}
-
 static void fill_device(void)
 {
 	CUdeviceptr ptr;

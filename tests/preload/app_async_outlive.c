@@ -356,6 +356,77 @@ void outlive_unknown_user(void)
 	app_report_driver();
 }
 
+/* The program allocates nothing in the primary context, but in another one, and selects one that it has destroyed. */
+void outlive_among_others(void)
+{
+	CUcontext ctx, destroyed;
+	CUdeviceptr ptr;
+
+	app_start();
+	ptr = fill_new(app_stream(), 8 * MIB, 1);
+	restart();
+	APP_MUST(cuCtxCreate_v2(&destroyed, 0, 0));
+	APP_MUST(cuCtxDestroy_v2(destroyed));
+	app_result("destroyed context", cuCtxSetCurrent(destroyed));
+	APP_MUST(cuCtxCreate_v2(&ctx, 0, 0));
+	APP_MUST(cuMemFree_v2(app_alloc(MIB)));
+	app_result("free", cuMemFree_v2(ptr));
+	APP_MUST(cuCtxSynchronize());
+	poll();
+	app_fact("bytes left", counted_bytes());
+	app_report_driver();
+}
+
+/* Small blocks come back one after the other, and serve an allocation once there are enough. */
+void outlive_one_by_one(void)
+{
+	CUdeviceptr ptrs[40], large = 0;
+	CUstream stream;
+
+	app_start();
+	stream = app_stream();
+	for (unsigned i = 0; i < 40; i++)
+		ptrs[i] = fill_new(stream, 2 * MIB, i);
+	restart();
+	stream = app_stream();
+	for (unsigned i = 0; i < 40; i++) {
+		app_spin(stream, 2000000);
+		APP_MUST(cuMemFreeAsync(ptrs[i], stream));
+	}
+	app_result("allocation", cuMemAlloc_v2(&large, 100 * MIB));
+	app_fact("bytes left", counted_bytes());
+	app_report_driver();
+}
+
+static void ask_in_host_function(void *ret_r)
+{
+	size_t available, total;
+
+	*(CUresult *)ret_r = cuMemGetInfo_v2(&available, &total);
+}
+
+/* A function that a stream calls may not ask about the work before a free. */
+void outlive_in_host_function(void)
+{
+	CUresult r = CUDA_SUCCESS;
+	CUstream stream;
+	CUdeviceptr ptr;
+
+	app_start();
+	ptr = fill_new(app_stream(), 8 * MIB, 1);
+	restart();
+	stream = app_stream();
+	APP_MUST(cuLaunchHostFunc(stream, wait_for_host, NULL));
+	APP_MUST(cuLaunchHostFunc(stream, ask_in_host_function, &r));
+	APP_MUST(cuMemsetD32Async(ptr, 2, 16, stream));
+	app_result("free", cuMemFreeAsync(ptr, stream));
+	atomic_store(&is_host_free, true);
+	app_result("the work", cuStreamSynchronize(stream));
+	app_result("asked in the function", r);
+	say_leftovers();
+	app_report_driver();
+}
+
 /* Memory that is about to come back serves an allocation for which there is no other. */
 void outlive_until_wanted(void)
 {

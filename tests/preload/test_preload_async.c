@@ -220,6 +220,8 @@ static const struct {
 	{"usual", {ON, "SIMGPU_HIDE=cuStreamGetId"}, "unknown-stream"},
 	{"usual", {ON, "SIMGPU_DRIVER_VERSION=11040", "LD_LIBRARY_PATH=driver-11040"}, "old-driver"},
 	{"usual", {ON, "SIMGPU_HIDE=cuDeviceGetMemPool"}, "no-default-pool"},
+	{"usual", {ON, "SIMGPU_LACKS=102"}, "no-mapping"},
+	{"usual", {ON, "GPUPOOL_POOL=binned"}, NULL},
 	{"usual", {ON, "GPUPOOL_RECORD=/dev/null"}, NULL},
 	{"usual-legacy", {ON}, NULL},
 	{"other-context", {ON}, "created-context"},
@@ -443,13 +445,13 @@ START_TEST(memory_freed_on_a_stream_of_a_full_device_is_counted_as_free_and_goes
 }
 END_TEST
 
-/* Memory in stream order is mapped, or not. */
+/* Memory in stream order is mapped, or the driver's. */
 static const struct {
 	const char *env[2];
 	bool is_mapped;
 } sorts[] = {
-	{{"GPUPOOL_POOL=simple"}, false},
-	{{"GPUPOOL_POOL=binned"}, false},
+	{{"GPUPOOL_POOL=simple"}, true},
+	{{"GPUPOOL_POOL=binned"}, true},
 	{{"GPUPOOL_POOL=split"}, true},
 	{{"GPUPOOL_POOL=split", "SIMGPU_LACKS=102"}, false},
 	{{"GPUPOOL_POOL=split", "SIMGPU_FAULT=cuMemAddressReserve:1+=1"}, false},
@@ -457,32 +459,17 @@ static const struct {
 	{{"GPUPOOL_POOL=vmm"}, true},
 };
 
-/* Mapped memory is accessible in every context of its device. */
-START_TEST(a_message_says_that_a_new_context_has_no_access_to_memory_of_the_pool)
+START_TEST(a_new_context_has_access_to_memory_in_stream_order)
 {
 	const char *env[] = {ON, sorts[_i].env[0], sorts[_i].env[1], NULL};
 
-	play_run(&(struct play){
-		.program = "app_async", .words = {"created-later"}, .env = env, .preload = play_library});
-	ck_assert_str_eq(play_out, "free: 0\n");
-	ck_assert_int_eq(strstr(play_err, "warn: a context was created on device 0, and has no access") != NULL,
-		!sorts[_i].is_mapped);
-}
-END_TEST
-
-START_TEST(a_new_context_has_access_to_mapped_memory_of_the_pool)
-{
-	const char *env[] = {ON, sorts[_i].env[0], sorts[_i].env[1], NULL};
-
-	if (!sorts[_i].is_mapped)
-		return;
 	run("apart-in-created", env);
 	ck_assert_str_eq(play_out, "set: 0\nwait: 0\nwrong words: 0\nfree: 0\n");
 	ck_assert_uint_eq(play_fact("races"), 0);
 }
 END_TEST
 
-/* Under split only memory in stream order is mapped. Where the driver cannot map memory, one pool serves both. */
+/* Where the driver cannot map memory, it serves allocations in stream order. */
 START_TEST(memory_in_stream_order_is_mapped_and_other_memory_is_as_the_pool_type_says)
 {
 	const char *env[] = {ON, sorts[_i].env[0], sorts[_i].env[1], NULL};
@@ -495,7 +482,7 @@ START_TEST(memory_in_stream_order_is_mapped_and_other_memory_is_as_the_pool_type
 	if (!is_all_mapped && sorts[_i].is_mapped)
 		ck_assert_uint_eq(play_fact("chunks in stream order"), 1); /* also the one that was mapped to try it */
 	ck_assert_int_eq(play_fact("memory of cuMemAlloc") == 0, is_all_mapped);
-	ck_assert_uint_eq(play_fact("by the driver"), 0);
+	ck_assert_int_eq(play_fact("by the driver") == 0, sorts[_i].is_mapped);
 	ck_assert_uint_eq(play_fact("races"), 0);
 }
 END_TEST
@@ -530,11 +517,9 @@ START_TEST(mapped_memory_has_synchronous_operations_by_a_flag_of_its_context)
 	const char *env[] = {ON, sorts[_i].env[0], sorts[_i].env[1], NULL};
 
 	run("apart-and-synchronous", env);
-	ck_assert_ptr_nonnull(strstr(play_out, "set: 0\nis set: 1, of other memory "));
-	ck_assert_ptr_nonnull(strstr(play_out, "reused: 0\n"));
-	/* The other block may be in the same driver allocation. */
+	ck_assert_ptr_nonnull(strstr(play_out, "set: 0\nis set: 1, of other memory 0\n"));
 	if (sorts[_i].is_mapped)
-		ck_assert_ptr_nonnull(strstr(play_out, "of other memory 0\n"));
+		ck_assert_ptr_nonnull(strstr(play_out, "reused: 0\n"));
 	ck_assert_uint_eq(play_fact("flags were set"), sorts[_i].is_mapped);
 	ck_assert_str_eq(play_err, "");
 }
@@ -558,7 +543,7 @@ START_TEST(a_limit_holds_for_both_pools_and_each_gives_way_to_the_other)
 
 	run("apart-at-limit", env);
 	ck_assert_str_eq(play_out, "beyond the limit: 2\n");
-	ck_assert_uint_eq(play_fact("by the driver"), 0);
+	ck_assert_int_eq(play_fact("by the driver") == 0, sorts[_i].is_mapped);
 	ck_assert_uint_eq(play_fact("races"), 0);
 }
 END_TEST
@@ -710,6 +695,41 @@ START_TEST(memory_that_outlives_its_context_stays_until_no_context_uses_it)
 }
 END_TEST
 
+START_TEST(unused_and_destroyed_contexts_do_not_keep_memory_that_outlives_its_context)
+{
+	run_outlive("outlive-among-others", mapped[_i], NULL);
+	ck_assert_str_eq(play_out, "destroyed context: 0\nfree: 0\n");
+}
+END_TEST
+
+START_TEST(an_allocation_at_the_limit_waits_until_enough_small_blocks_have_come_back)
+{
+	run_outlive("outlive-one-by-one", mapped[_i], "GPUPOOL_LIMIT=128MiB");
+	ck_assert_str_eq(play_out, "allocation: 0\n");
+}
+END_TEST
+
+START_TEST(a_function_that_a_stream_calls_gives_back_no_memory_that_is_in_use)
+{
+	run_outlive("outlive-in-host-function", mapped[_i], NULL);
+	ck_assert_str_eq(play_out, "free: 0\nthe work: 0\nasked in the function: 800\n");
+	check_nothing_left();
+}
+END_TEST
+
+START_TEST(memory_outlives_its_context_with_a_driver_without_fences_of_contexts)
+{
+	char path[512];
+	const char *env[] = {ON, mapped[_i], "SIMGPU_DRIVER_VERSION=12040", path, NULL};
+
+	snprintf(path, sizeof(path), "LD_LIBRARY_PATH=%s/driver-12040", play_app_dir);
+	run("outlive-elsewhere", env);
+	ck_assert_ptr_nonnull(strstr(play_out, "free without a context: 0\n"));
+	ck_assert_uint_eq(play_fact("bytes left"), 0);
+	check_nothing_left();
+}
+END_TEST
+
 START_TEST(memory_that_outlives_its_context_has_the_attributes_of_the_driver)
 {
 	const char *env[] = {ON, mapped[_i], NULL};
@@ -775,6 +795,14 @@ static void add_outlive(TCase *tc)
 	tcase_add_loop_test(tc, memory_that_outlives_its_context_stays_until_no_context_uses_it, 0,
 		(int)(LENGTH(users) * LENGTH(mapped)));
 	tcase_add_loop_test(
+		tc, unused_and_destroyed_contexts_do_not_keep_memory_that_outlives_its_context, 0, (int)LENGTH(mapped));
+	tcase_add_loop_test(
+		tc, an_allocation_at_the_limit_waits_until_enough_small_blocks_have_come_back, 0, (int)LENGTH(mapped));
+	tcase_add_loop_test(
+		tc, a_function_that_a_stream_calls_gives_back_no_memory_that_is_in_use, 0, (int)LENGTH(mapped));
+	tcase_add_loop_test(
+		tc, memory_outlives_its_context_with_a_driver_without_fences_of_contexts, 0, (int)LENGTH(mapped));
+	tcase_add_loop_test(
 		tc, memory_that_outlives_its_context_has_the_attributes_of_the_driver, 0, (int)LENGTH(mapped));
 	tcase_add_loop_test(
 		tc, the_high_water_mark_of_a_pool_does_not_fall_at_the_end_of_a_context, 0, (int)LENGTH(mapped));
@@ -817,9 +845,7 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc, a_block_freed_on_a_stream_of_another_device_waits_for_all_work_that_precedes_the_free,
 		0, (int)(LENGTH(pools) * LENGTH(away)));
 	tcase_add_test(tc, a_context_may_end_while_a_block_waits_for_its_stream);
-	tcase_add_loop_test(
-		tc, a_message_says_that_a_new_context_has_no_access_to_memory_of_the_pool, 0, (int)LENGTH(sorts));
-	tcase_add_loop_test(tc, a_new_context_has_access_to_mapped_memory_of_the_pool, 0, (int)LENGTH(sorts));
+	tcase_add_loop_test(tc, a_new_context_has_access_to_memory_in_stream_order, 0, (int)LENGTH(sorts));
 	tcase_add_loop_test(
 		tc, memory_in_stream_order_is_mapped_and_other_memory_is_as_the_pool_type_says, 0, (int)LENGTH(sorts));
 	tcase_add_loop_test(
