@@ -704,8 +704,11 @@ END_TEST
 
 START_TEST(an_allocation_at_the_limit_waits_until_enough_small_blocks_have_come_back)
 {
-	run_outlive("outlive-one-by-one", mapped[_i], "GPUPOOL_LIMIT=128MiB");
+	const char *env[] = {ON, mapped[_i], "GPUPOOL_LIMIT=128MiB", NULL};
+
+	run("outlive-one-by-one", env);
 	ck_assert_str_eq(play_out, "allocation: 0\n");
+	ck_assert_uint_eq(play_fact("races"), 0);
 }
 END_TEST
 
