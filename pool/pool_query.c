@@ -195,7 +195,7 @@ struct extent {
 	uint64_t addr, bytes;
 };
 
-/* Of a dropped pool, only chunks in which a block survives stay. */
+/* Leaves out chunks of a dropped pool in which no block survives: a thread is about to give them back. */
 static int copy_extents_locked(struct gp_pool *pool, struct extent **ret_extents, size_t *ret_n)
 {
 	bool is_dead = gp_flag_is_set(&pool->dead);

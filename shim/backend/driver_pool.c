@@ -35,7 +35,7 @@ static void add_usage(void *arg, struct gp_pool *pool)
 	walk->usage.reserved_high_bytes += usage.total_high_bytes;
 }
 
-/* Adds what has outlived earlier contexts. Memory in the host is not charged, but reserved for the program. */
+/* Adds blocks that have outlived earlier contexts. Memory in the host is not charged, but reserved for the program. */
 static void add_survivors(struct walk *walk)
 {
 	uint64_t used = atomic_load(&walk->device->survivor_used_bytes);

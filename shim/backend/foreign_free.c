@@ -260,7 +260,7 @@ void gp_foreign_poll_slow(void)
 			continue;
 		}
 		end(one);
-		/* In this order, so that a thread that waits sees one or the other. */
+		/* A thread that waits must see the bytes once it sees that the free is no longer pending. */
 		atomic_fetch_add(&ended_bytes[one->device], one->bytes);
 		atomic_fetch_sub(&n_pending[one->device], 1);
 		atomic_fetch_sub(&gp_foreign_n_frees, 1);
@@ -274,7 +274,7 @@ bool gp_foreign_await(int device, uint64_t bytes)
 	const struct gp_device *of = gp_device_if_used(device);
 	uint64_t start_ns = gp_clock_now_ns(NULL), before, back = 0;
 
-	/* Most often there is none. Memory for a request that no device could meet does not come back. */
+	/* Most processes have no such frees. No wait helps a request that is larger than the limit or the device. */
 	if (!atomic_load(&gp_foreign_n_frees) || !of ||
 		bytes > gp_min(atomic_load(&of->budget.limit_bytes), of->total_bytes))
 		return false;

@@ -25,7 +25,7 @@ struct gp_device {
 	struct gp_budget budget;
 	_Atomic bool is_limit_ours;           /* gpupool has set the limit, not the user: it applies to pools only */
 	_Atomic uint64_t unpooled_bytes;      /* bytes of memory that is counted and passed through */
-	_Atomic uint64_t survivor_used_bytes; /* of these blocks, but for those that count for an account */
+	_Atomic uint64_t survivor_used_bytes; /* of survivors (survivor.h) that count for no account */
 	_Atomic uint64_t survivor_bytes; /* bytes that stay charged for memory that outlives its context (survivor.h) */
 	_Atomic uint64_t ended_used_high, ended_reserved_high; /* high-water marks of the pools of its ended contexts */
 	_Atomic uint64_t kept_bytes, n_kept_reuses; /* of kept mappings (kept.h): unused, and handed out again */
@@ -49,7 +49,7 @@ struct gp_device *gp_device_if_used(int index);
 /* Returns the kind of pool in use on the first device that the process uses. */
 enum gp_kind gp_device_first_kind(void);
 
-/* Raises the marks of ended contexts. */
+/* Raises the high-water marks of the device's ended contexts to at least these bytes. */
 void gp_device_raise_highs(struct gp_device *device, uint64_t used_bytes, uint64_t reserved_bytes);
 
 /* Returns the bytes that are charged and not those of pools. */

@@ -16,7 +16,7 @@ struct gp_survivor;
 
 extern _Atomic unsigned gp_survivors; /* blocks that the program holds */
 
-/* Drops a pool of device memory whose context ends, except what survives. */
+/* Drops a pool of device memory whose context ends. Blocks that the program holds in stream order become survivors. */
 void gp_survivors_drop(struct gp_pool *pool);
 
 /* To be called before that: the high-water marks of memory in stream order are the device's, too. */

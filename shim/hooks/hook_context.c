@@ -213,7 +213,7 @@ CUresult hook_cuCtxDetach(CUcontext ctx)
 	return r;
 }
 
-/* The end of a context waits at most that long for device memory, for what is asleep and would outlive it. */
+/* The end of a context waits at most that long until memory that is asleep, and would outlive it, has woken. */
 #define WAKE_MAX_NS UINT64_C(5000000000)
 
 /*

@@ -538,7 +538,7 @@ static int free_survivor(CUdeviceptr ptr)
 	CUcontext current;
 	int r;
 
-	/* After the driver's end its own answer is the right one. */
+	/* Once the driver has shut down, the program gets the driver's own error. */
 	if (!gp_survivor_find(ptr, &info, NULL) || gp_real.cuCtxGetCurrent(&current))
 		return GP_E_FOREIGN;
 	r = gp_foreign_free_survivor(ptr);

@@ -218,7 +218,7 @@ static CUresult enable_for(CUcontext accessor, struct gp_context *owner)
 	return r == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED ? CUDA_SUCCESS : r;
 }
 
-/* Mapped memory is opened to a device, whatever contexts there are. */
+/* Gives the device access to a chunk. The driver needs no context for that. */
 static void open_chunk(void *arg, uint64_t addr, uint64_t bytes)
 {
 	struct gp_driver_relaxed relaxed = gp_driver_relax();
@@ -230,7 +230,7 @@ static void open_chunk(void *arg, uint64_t addr, uint64_t bytes)
 		change->result = r;
 }
 
-/* Opens what has outlived its context. */
+/* Gives the device access to memory of the owner that has outlived its context. */
 static void open_survivors(const struct gp_device *owner, CUdevice device)
 {
 	struct change change = {

@@ -73,27 +73,40 @@ void outlive_at_limit(void)
 	app_report_driver();
 }
 
+struct work {
+	CUdeviceptr ptr; /* of memory that has outlived its context */
+	CUstream stream; /* of the next context: its work uses the memory until the flag is 1 */
+	volatile uint32_t *flag;
+};
+
+static struct work work_on_survivor(void)
+{
+	struct work work;
+	void *flag;
+
+	app_start();
+	work.ptr = fill_new(app_stream(), 8 * MIB, 1);
+	restart();
+	work.stream = app_stream();
+	APP_MUST(cuMemHostAlloc(&flag, sizeof(*work.flag), 0));
+	work.flag = flag;
+	*work.flag = 0;
+	app_spin_until(work.stream, flag, 1);
+	app_fill(work.stream, work.ptr, WORDS_BYTES, 2);
+	return work;
+}
+
 /* A free in stream order does not wait, and the memory stays until the work before it has ended. */
 void outlive_behind_work(void)
 {
-	CUstream stream;
-	uint32_t *flag;
-	CUdeviceptr ptr;
+	struct work work = work_on_survivor();
 
-	app_start();
-	ptr = fill_new(app_stream(), 8 * MIB, 1);
-	restart();
-	stream = app_stream();
-	APP_MUST(cuMemHostAlloc((void **)&flag, sizeof(*flag), 0));
-	*flag = 0;
-	app_spin_until(stream, flag, 1);
-	app_fill(stream, ptr, WORDS_BYTES, 2);
-	app_result("free", cuMemFreeAsync(ptr, stream));
-	APP_MUST(cuMemFreeAsync(take(MIB, stream), stream));
+	app_result("free", cuMemFreeAsync(work.ptr, work.stream));
+	APP_MUST(cuMemFreeAsync(take(MIB, work.stream), work.stream));
 	app_say("still there", "%d", counted_bytes() >= 8 * MIB);
-	*flag = 1;
-	APP_MUST(cuStreamSynchronize(stream));
-	APP_MUST(cuMemFreeAsync(take(2 * MIB, stream), stream));
+	*work.flag = 1;
+	APP_MUST(cuStreamSynchronize(work.stream));
+	APP_MUST(cuMemFreeAsync(take(2 * MIB, work.stream), work.stream));
 	app_fact("bytes left", counted_bytes());
 	app_report_driver();
 }
@@ -191,22 +204,12 @@ void outlive_in_capture(void)
 /* A plain free does not wait for work, and the memory stays until all work before it has ended. */
 void outlive_under_work(void)
 {
-	CUstream stream;
-	uint32_t *flag;
-	CUdeviceptr ptr;
+	struct work work = work_on_survivor();
 
-	app_start();
-	ptr = fill_new(app_stream(), 8 * MIB, 1);
-	restart();
-	stream = app_stream();
-	APP_MUST(cuMemHostAlloc((void **)&flag, sizeof(*flag), 0));
-	*flag = 0;
-	app_spin_until(stream, flag, 1);
-	app_fill(stream, ptr, WORDS_BYTES, 2);
-	app_result("free", cuMemFree_v2(ptr));
+	app_result("free", cuMemFree_v2(work.ptr));
 	app_say("still there", "%d", counted_bytes() >= 8 * MIB);
-	*flag = 1;
-	APP_MUST(cuStreamSynchronize(stream));
+	*work.flag = 1;
+	APP_MUST(cuStreamSynchronize(work.stream));
 	say_leftovers();
 	app_report_driver();
 }

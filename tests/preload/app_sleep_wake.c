@@ -288,7 +288,7 @@ void ends_in_order(void)
 	app_report_driver();
 }
 
-/* There is no device memory to wake. */
+/* The driver has no memory for the wake. */
 void ends_in_order_without_room(void)
 {
 	bool (*fault)(const char *spec) = (bool (*)(const char *))app_simulator("simgpu_fault");

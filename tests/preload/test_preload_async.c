@@ -445,7 +445,7 @@ START_TEST(memory_freed_on_a_stream_of_a_full_device_is_counted_as_free_and_goes
 }
 END_TEST
 
-/* Memory in stream order is mapped, or the driver's. */
+/* gpupool maps memory in stream order, or leaves the allocation to the driver. */
 static const struct {
 	const char *env[2];
 	bool is_mapped;

@@ -376,7 +376,7 @@ START_TEST(a_process_asleep_wakes_for_the_end_of_a_context_whose_memory_outlives
 }
 END_TEST
 
-/* A reset that never returned would be worse. */
+/* The reset gives up after a while, since it has to return. */
 START_TEST(memory_that_is_asleep_ends_with_its_context_if_it_cannot_wake)
 {
 	play_run(&(struct play){
