@@ -14,7 +14,7 @@
  * Checks that are not possible, such as during a capture, are counted as skipped.
  *
  * While GPUPOOL_DEBUG is set, threads have no caches, and calls of the runtime are not served directly. So every
- * allocation and free goes through hooks/hook_memory.c. That file calls this code while the slow-path reason
+ * allocation and free goes through hooks/memory_calls.c. That file calls this code while the slow-path reason
  * GP_SLOW_PATH_WATCHED is set, which recording sets too.
  */
 

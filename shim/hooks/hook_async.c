@@ -16,6 +16,7 @@
 #include "hook_memory.h"
 #include "hook_peer.h"
 #include "made_pool.h"
+#include "memory_calls.h"
 #include "shim/backend/default_pool.h"
 #include "shim/backend/driver_pool.h"
 #include "shim/backend/first_chunk.h"

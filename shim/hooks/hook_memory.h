@@ -184,19 +184,6 @@ static inline int gp_memory_free_to(struct gp_thread_cache *cache, CUdeviceptr p
 }
 
 /*
- * Allocates from the pool, past the thread's cache. device: that of the memory, or GP_OOM_HOOK_PINNED. On
- * out-of-memory, tries again if the program's hook asks for it. Returns what gp_pool_alloc returns.
- */
-int gp_memory_alloc(
-	struct gp_pool *pool, int device, uint64_t bytes, const struct gp_alloc_options *options, uint64_t *ret_addr);
-
-/*
- * Translates a result of gp_pool_alloc to the driver's. Returns true if *ret_r is the answer, false if the driver
- * must be called.
- */
-bool gp_memory_is_answered(int r, CUresult *ret_r);
-
-/*
  * Returns GP_ASYNC_LEFT_NONE if the pool serves allocations in stream order now, or else the reason. It does not while
  * anything captures: the driver decides what a call does to a capture.
  */
@@ -220,10 +207,3 @@ int gp_memory_free_host(void *ptr);
  * (gp_thread_note_miss). kind: as in gp_pinned_get.
  */
 bool gp_memory_alloc_host_hit(void **ptr, size_t bytes, unsigned kind, uint32_t module);
-
-/*
- * Sets the thread's deferred error: the thread has freed ptr, and the runtime has yet to learn of the error r of that
- * free. The hook of the driver's free returns the error for the same address, instead of freeing it a second time. r =
- * 0 clears the error.
- */
-void gp_memory_defer_error(const void *ptr, CUresult r);

@@ -14,6 +14,7 @@
 #include <errno.h>
 
 #include "hook_memory.h"
+#include "memory_calls.h"
 #include "runtime.h"
 #include "shim/context/libraries.h"
 #include "shim/process.h"
