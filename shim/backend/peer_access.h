@@ -4,7 +4,9 @@
 
 /*
  * Peer access (P2P): which devices can reach the memory of a context. The driver applies what the program enables to
- * memory of cuMemAlloc. For mapped memory gpupool must set the access of each chunk.
+ * memory of cuMemAlloc. For mapped memory gpupool must set the access of each chunk: where the program has enabled
+ * access, or has opened a pool of the driver that gpupool serves, and where a copy needs access, as it does for mapped
+ * memory alone (measured on two H200).
  *
  * A device that can reach the memory can do so until the owner ends, also if the program disables the access, or the
  * context ends that had it: copies that are under way, and those of graphs, need access to mapped memory, and none to
@@ -13,27 +15,9 @@
 
 #include "shim/context/context.h"
 
-/*
- * Access of a device to the memory that gpupool serves in place of the driver's pools (hook_async.c) is that of its
- * primary context to the owner's memory. The program has not enabled it, and does not know of it: access is open in
- * addition to what the program enables.
- */
-void gp_peer_access_opened(CUcontext accessor, CUdevice device, CUcontext owner);
-bool gp_peer_access_is_open(CUcontext accessor, CUcontext owner);
-
-/*
- * The driver copies memory of cuMemAlloc on the streams of every device, but other memory only on those of devices with
- * access to it (measured on two H200). So gpupool opens the owner's memory to copies by a device. are_open false: the
- * driver has refused to open it.
- */
-void gp_peer_access_set_copies(CUdevice device, CUcontext owner, bool are_open);
-
-/* True if the program has enabled the access. */
-bool gp_peer_access_is_enabled(CUcontext accessor, CUcontext owner);
-
-/* Note that the program has enabled or disabled access of the accessor, a context of that device. */
-void gp_peer_access_enabled(CUcontext accessor, CUdevice device, CUcontext owner);
-void gp_peer_access_disabled(CUcontext accessor, CUcontext owner);
+/* Note that the device has access to the owner's memory; and that it has none, since the driver has refused it. */
+void gp_peer_access_add(CUdevice device, CUcontext owner);
+void gp_peer_access_remove(CUdevice device, CUcontext owner);
 
 /* Watches the ends of contexts. Access to the memory of a context ends with it. */
 void gp_peer_access_start(void);

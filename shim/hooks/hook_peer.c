@@ -2,10 +2,10 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Hooks that enable and disable peer access. They note access (peer_access.h) before they apply it to the mapped
- * chunks, also of other processes. So a chunk that is mapped meanwhile either is among these, or gets its access from
- * the note (backend_mapping.c, ipc_mapped.c). gpupool itself gives access where the program needs none: for pools that
- * the program has opened, and for copies.
+ * The hook that enables peer access. It notes access (peer_access.h) before it applies it to the mapped chunks, also of
+ * other processes. So a chunk that is mapped meanwhile either is among these, or gets its access from the note
+ * (backend_mapping.c, ipc_mapped.c). gpupool itself gives access where the program needs none: for pools that the
+ * program has opened, and for copies.
  */
 
 #include "hook_peer.h"
@@ -140,26 +140,6 @@ static CUcontext owner_of(CUcontext handle)
 	return primary ? primary : handle;
 }
 
-/* Finds the context that memory accesses of this thread belong to, and its device. */
-static bool find_accessor(CUcontext *ret_accessor, CUdevice *ret_device)
-{
-	CUcontext current = NULL;
-
-	if (gp_real.cuCtxGetCurrent(&current) || gp_real.cuCtxGetDevice(ret_device))
-		return false;
-	*ret_accessor = owner_of(current);
-	return true;
-}
-
-/*
- * Where gpupool has opened the memory (gp_peer_open_pools), the driver's access stays enabled for as long as the
- * contexts live, and these hooks answer as if it were not.
- */
-static bool is_open_alone(CUcontext accessor, CUcontext owner)
-{
-	return gp_peer_access_is_open(accessor, owner) && !gp_peer_access_is_enabled(accessor, owner);
-}
-
 static bool has_access(CUdevice device, CUcontext owner)
 {
 	return gp_peer_access_devices(owner) >> device & 1;
@@ -168,54 +148,18 @@ static bool has_access(CUdevice device, CUcontext owner)
 CUresult hook_cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
 {
 	CUresult r = gp_real.cuCtxEnablePeerAccess(peer, flags);
-	CUcontext accessor, owner = owner_of(peer);
+	CUcontext owner = owner_of(peer);
 	struct turn turn;
 	CUdevice device;
 
 	/* Access that is already enabled is noted again: a reset of the peer may have removed the note. */
-	if ((r && r != CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) || !find_accessor(&accessor, &device))
+	if ((r && r != CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) || gp_real.cuCtxGetDevice(&device))
 		return r;
-	if (r && is_open_alone(accessor, owner))
-		r = CUDA_SUCCESS;
 	begin_turn(&turn);
-	gp_peer_access_enabled(accessor, device, owner);
+	gp_peer_access_add(device, owner);
 	(void)give_access(&turn, owner, device);
 	end_turn(&turn);
 	return r;
-}
-
-/* Mapped memory stays open to the device (peer_access.h). */
-CUresult hook_cuCtxDisablePeerAccess(CUcontext peer)
-{
-	CUcontext accessor, owner = owner_of(peer);
-	CUdevice device;
-	CUresult r;
-
-	if (!find_accessor(&accessor, &device))
-		return gp_real.cuCtxDisablePeerAccess(peer);
-	if (is_open_alone(accessor, owner))
-		return CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
-	r = gp_peer_access_is_open(accessor, owner) ? CUDA_SUCCESS : gp_real.cuCtxDisablePeerAccess(peer);
-	if (!r)
-		gp_peer_access_disabled(accessor, owner);
-	return r;
-}
-
-/* Enables access of the accessor, a primary context, to the memory of the owner. */
-static CUresult enable_for(CUcontext accessor, struct gp_context *owner)
-{
-	struct gp_driver_scope scope;
-	CUresult r;
-
-	if (!gp_context_enter(owner))
-		return CUDA_SUCCESS; /* its memory has ended with it */
-	r = gp_driver_enter(&scope, accessor);
-	if (!r) {
-		r = gp_real.cuCtxEnablePeerAccess(owner->handle, 0);
-		gp_driver_leave(&scope);
-	}
-	gp_context_leave(owner);
-	return r == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED ? CUDA_SUCCESS : r;
 }
 
 /* Gives the device access to a chunk. The driver needs no context for that. */
@@ -252,48 +196,6 @@ static void open_survivors(const struct gp_device *owner, CUdevice device)
 	end_turn(&turn);
 }
 
-/* Opens the memory that gpupool has served in place of the driver's pools of the owner. */
-static void open_pool(const struct gp_device *owner, CUdevice device)
-{
-	CUcontext handle = gp_context_seen_as_primary(owner->index);
-	CUcontext accessor = gp_context_primary(device);
-	struct gp_context *context = handle ? gp_table_find(handle, -1) : NULL;
-	struct turn turn;
-	CUresult r;
-
-	if (!context)
-		return; /* the pool has served nothing */
-	if (accessor && !gp_peer_access_is_open(accessor, handle)) {
-		r = enable_for(accessor, context);
-		if (!r) {
-			begin_turn(&turn);
-			gp_peer_access_opened(accessor, device, handle);
-			(void)give_access(&turn, handle, device);
-			end_turn(&turn);
-		} else if (r != CUDA_ERROR_CONTEXT_IS_DESTROYED) {
-			gp_log(GP_LOG_WARN,
-				"device %d cannot reach what the program has allocated from pools of device %d so far "
-				"(driver error %d): use GPUPOOL_ASYNC=off",
-				device, owner->index, r);
-		}
-	}
-	gp_context_put(context);
-}
-
-void gp_peer_open_pools(CUdevice device)
-{
-	for (int i = 0; i < GP_DEVICES_MAX; i++) {
-		const struct gp_device *owner = gp_device_if_used(i);
-
-		if (!owner || (!gp_default_pool_is_open_to(owner, device) && !gp_made_pools_are_open_to(owner, device)))
-			continue;
-		gp_submit_visit();
-		open_survivors(owner, device);
-		open_pool(owner, device);
-		gp_submit_end_visit();
-	}
-}
-
 struct opening {
 	struct turn turn;
 	CUdevice device, unreachable; /* a device with such memory to which `device` can have no access, or -1 */
@@ -324,13 +226,59 @@ static bool can_access(CUdevice device, CUdevice peer)
 }
 
 /* Notes the access unless the owner has ended, since its end removes what is noted of it. */
-static bool note_copies(CUdevice device, struct gp_context *owner)
+static bool note_opened(CUdevice device, struct gp_context *owner)
 {
 	if (!gp_context_enter(owner))
 		return false;
-	gp_peer_access_set_copies(device, owner->handle, true);
+	gp_peer_access_add(device, owner->handle);
 	gp_context_leave(owner);
 	return true;
+}
+
+/* Notes that the device has access, and gives it. Returns false if the driver refuses, or the owner has ended. */
+static bool open_to_device(struct turn *turn, CUdevice device, struct gp_context *owner)
+{
+	if (!note_opened(device, owner))
+		return false;
+	if (!give_access(turn, owner->handle, device))
+		return true;
+	/* The chunks that are open stay so, since copies of other threads may be under way there. */
+	gp_peer_access_remove(device, owner->handle);
+	return false;
+}
+
+struct opening_of_pools {
+	const struct gp_device *owner;
+	CUdevice device;
+};
+
+/* Opens the memory of the context, with what gpupool has served in place of the driver's pools. */
+static void open_pools_of(void *arg, struct gp_context *owner)
+{
+	const struct opening_of_pools *opening = arg;
+	struct turn turn;
+
+	if (owner->device != opening->owner)
+		return;
+	begin_turn(&turn);
+	if (!has_access(opening->device, owner->handle))
+		(void)open_to_device(&turn, opening->device, owner);
+	end_turn(&turn);
+}
+
+void gp_peer_open_pools(CUdevice device)
+{
+	for (int i = 0; i < GP_DEVICES_MAX; i++) {
+		struct opening_of_pools opening = {gp_device_if_used(i), device};
+
+		if (!opening.owner || (!gp_default_pool_is_open_to(opening.owner, device) &&
+					      !gp_made_pools_are_open_to(opening.owner, device)))
+			continue;
+		gp_submit_visit();
+		open_survivors(opening.owner, device);
+		gp_context_each(open_pools_of, &opening);
+		gp_submit_end_visit();
+	}
 }
 
 static void open_to_copies(void *arg, struct gp_context *owner)
@@ -348,14 +296,7 @@ static void open_to_copies(void *arg, struct gp_context *owner)
 		opening->unreachable = owner->device->index;
 		return;
 	}
-	if (!note_copies(device, owner))
-		return;
-	if (!give_access(&opening->turn, owner->handle, device)) {
-		opening->is_open = true;
-		return;
-	}
-	/* The chunks that are open stay so, since copies of other threads may be under way there. */
-	gp_peer_access_set_copies(device, owner->handle, false);
+	opening->is_open |= open_to_device(&opening->turn, device, owner);
 }
 
 static uint64_t bit_of(CUdevice device)

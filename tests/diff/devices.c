@@ -13,16 +13,30 @@ void devices_enter(int device)
 	APP_MUST(cuCtxSetCurrent(devices[device].ctx));
 }
 
-void devices_start_one(int device)
+static void load(struct device *d)
 {
-	struct device *d = &devices[device];
 	CUmodule module;
 
-	APP_MUST(cuDevicePrimaryCtxRetain(&d->ctx, device));
-	devices_enter(device);
 	APP_MUST(cuModuleLoadData(&module, kernels_ptx));
 	APP_MUST(cuModuleGetFunction(&d->fill, module, "fill"));
 	d->stream = app_stream();
+}
+
+void devices_start_one(int device)
+{
+	struct device *d = &devices[device];
+
+	APP_MUST(cuDevicePrimaryCtxRetain(&d->ctx, device));
+	devices_enter(device);
+	load(d);
+}
+
+void devices_create(int device)
+{
+	struct device *d = &devices[device];
+
+	APP_MUST(cuCtxCreate_v2(&d->ctx, 0, device));
+	load(d);
 }
 
 bool devices_start(int n)

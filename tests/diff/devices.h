@@ -2,7 +2,7 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-/* Helpers for programs on several devices, each with its primary context, a stream and a kernel. */
+/* Helpers for programs on several devices, each with a context, its primary one, a stream and a kernel. */
 
 #include "tests/preload/app_driver.h"
 #include "tests/sim/abi.h"
@@ -24,6 +24,7 @@ extern int n_devices;
 bool devices_start(int n);
 bool devices_start_peers(void);
 void devices_start_one(int device); /* again, after the end of its context */
+void devices_create(int device);    /* from now on the device's context is one that the program has created */
 
 void devices_enter(int device);                   /* makes its context current */
 void devices_enable_access(int device, int peer); /* lets the device access the peer's memory */

@@ -268,6 +268,54 @@ static void each_way(void)
 	APP_MUST(cuStreamSynchronize(devices[1].stream));
 }
 
+/* Memory of a context that the program has created is opened, too, and stays so when that context ends. */
+static void in_created(CUmemoryPool pool)
+{
+	CUdeviceptr of_primary[N_BLOCKS], of_created[N_BLOCKS];
+
+	take_all(pool, of_primary);
+	devices_create(0);
+	devices_create(1);
+	take_all(pool, of_created);
+	set_access(pool, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	fill_from_there(of_primary, 10);
+	fill_from_there(of_created, 20);
+	app_result("destroy", cuCtxDestroy_v2(devices[0].ctx));
+	devices_start_one(0);
+	fill_from_there(of_created, 30);
+	give_all(of_created);
+	give_all(of_primary);
+}
+
+/* The other device has no context when it gets access. */
+static void open_to_idle(void)
+{
+	CUdeviceptr ptrs[N_BLOCKS];
+
+	if (!devices_start_peers())
+		return;
+	take_all(default_pool(), ptrs);
+	fill_at_home(ptrs, 10);
+	app_result("release", cuDevicePrimaryCtxRelease_v2(1));
+	devices_enter(0);
+	set_access(default_pool(), CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	devices_start_one(1);
+	fill_from_there(ptrs, 20);
+	give_all(ptrs);
+}
+
+static void default_in_created(void)
+{
+	if (devices_start_peers())
+		in_created(default_pool());
+}
+
+static void made_in_created(void)
+{
+	if (devices_start_peers())
+		in_created(new_pool());
+}
+
 const struct app_scenario app_scenarios[] = {
 	{"default-open-before", default_open_before, 0},
 	{"default-open-after", default_open_after, 0},
@@ -279,5 +327,8 @@ const struct app_scenario app_scenarios[] = {
 	{"made-copies", made_copies, 0},
 	{"one-of-two", one_of_two, 0},
 	{"each-way", each_way, 0},
+	{"open-to-idle", open_to_idle, 0},
+	{"default-in-created", default_in_created, 0},
+	{"made-in-created", made_in_created, 0},
 	{0},
 };
