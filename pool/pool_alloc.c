@@ -301,9 +301,11 @@ int gp_pool_free_begin(struct gp_addrmap *map, uint64_t addr, struct gp_claimed 
 	return r;
 }
 
-void gp_pool_free_end(const struct gp_claimed *claimed)
+void gp_pool_free_end(const struct gp_claimed *claimed, bool is_uncached, const struct gp_capture_free *capture)
 {
-	(void)take_back(claimed->pool, claimed->block, &(struct take_back){.mode = GP_FREE_UNFENCED});
+	const struct take_back how = {.mode = GP_FREE_UNFENCED, .is_uncached = is_uncached, .capture = capture};
+
+	(void)take_back(claimed->pool, claimed->block, &how);
 	gp_pool_put(claimed->pool);
 }
 

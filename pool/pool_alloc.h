@@ -83,14 +83,15 @@ int gp_pool_take_back_on(struct gp_pool *pool, struct gp_block *block, uint64_t 
 /*
  * A free in two steps: the program no longer holds the block after the first, and the pool has it, unfenced, after the
  * second. Between them it belongs to the caller, and counts as used but not as requested. gp_pool_free_begin returns 0
- * or one of the GP_E codes.
+ * or one of the GP_E codes. is_uncached: as gp_pool_free_uncached. capture: as in gp_pool_free_captured, of the time of
+ * the first step.
  */
 struct gp_claimed {
 	struct gp_pool *pool;
 	struct gp_block *block;
 };
 int gp_pool_free_begin(struct gp_addrmap *map, uint64_t addr, struct gp_claimed *ret_claimed);
-void gp_pool_free_end(const struct gp_claimed *claimed);
+void gp_pool_free_end(const struct gp_claimed *claimed, bool is_uncached, const struct gp_capture_free *capture);
 
 /*
  * As gp_pool_free, but the memory is not kept. A block that is a driver allocation of its own goes back once it is

@@ -15,6 +15,7 @@
 #include "shim/context/context_seen.h"
 #include "shim/context/driver_call.h"
 #include "shim/context/grace.h"
+#include "shim/context/scope.h"
 #include "shim/context/survivor.h"
 #include "shim/driver/driver_table.h"
 #include "shim/driver/launch_abi.h"
@@ -22,18 +23,22 @@
 struct free {
 	struct gp_survivor *survivor; /* of an ended context; or NULL: */
 	struct gp_claimed claimed;    /* the block of a pool */
-	CUcontext ctx;             /* of the stream; NULL: the free is in no stream's order, and has a grace period */
+	struct gp_stream stream;   /* its context is NULL: the free is in no stream's order, and has a grace period */
 	unsigned long long ctx_id; /* handles are used again, and the event ends with its context */
 	CUevent event;             /* recorded on the stream at the free */
+	struct gp_capture_free capture;
+	bool is_captured; /* something captured at the free, as `capture` tells */
+	bool is_uncached; /* the thread was in a no-cache scope */
 	struct gp_grace grace;
 	bool has_grace; /* the period has begun */
 	int device;
-	uint64_t bytes;
+	uint64_t bytes, number; /* later frees have greater numbers */
 	struct free *next;
 };
 
 static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF);
-static struct free *frees;
+static struct free *first, **last = &first; /* nearly in the order of the frees: threads poll at the same time */
+static uint64_t last_number;
 static _Atomic unsigned n_pending[GP_DEVICES_MAX];   /* by device */
 static _Atomic uint64_t ended_bytes[GP_DEVICES_MAX]; /* likewise: all that have come back so far */
 _Atomic unsigned gp_foreign_n_frees;
@@ -44,11 +49,16 @@ static void reset_in_child(void)
 	gp_mutex_init(&lock, GP_RANK_LEAF);
 }
 
-static void put_back(struct free *free)
+/* Gives back what was taken for a poll. Frees that have begun meanwhile come after it. */
+static void put_back(struct free *list, struct free **end)
 {
+	if (!list)
+		return;
 	gp_mutex_lock(&lock);
-	free->next = frees;
-	frees = free;
+	*end = first;
+	if (!first)
+		last = end;
+	first = list;
 	gp_mutex_unlock(&lock);
 }
 
@@ -59,7 +69,12 @@ static void add(struct free *free)
 	gp_fork_on_child(&child);
 	atomic_fetch_add(&n_pending[free->device], 1);
 	atomic_fetch_add(&gp_foreign_n_frees, 1);
-	put_back(free);
+	free->next = NULL;
+	gp_mutex_lock(&lock);
+	free->number = ++last_number;
+	*last = free;
+	last = &free->next;
+	gp_mutex_unlock(&lock);
 }
 
 static void do_nothing(void *unused)
@@ -139,12 +154,14 @@ static int begin(CUdeviceptr ptr, struct free *free)
 	return r;
 }
 
-static void end(const struct free *free)
+static void end(struct free *free)
 {
 	if (free->survivor)
 		gp_survivor_end(free->survivor);
 	else
-		gp_pool_free_end(&free->claimed);
+		gp_pool_free_end(&free->claimed, free->is_uncached, free->is_captured ? &free->capture : NULL);
+	if (free->is_captured)
+		gp_capture_free_done(&free->capture);
 }
 
 /* With a driver before CUDA 12.5 a fence makes the host wait, and so does this. */
@@ -203,7 +220,7 @@ int gp_foreign_free(CUdeviceptr ptr, CUstream handle, const struct gp_stream *st
 	int r = CUDA_ERROR_OUT_OF_MEMORY;
 
 	if (free_) {
-		free_->ctx = stream->ctx;
+		free_->stream = *stream;
 		free_->ctx_id = id_of(stream->ctx);
 		r = record(handle, stream, &free_->event);
 	}
@@ -217,21 +234,29 @@ int gp_foreign_free(CUdeviceptr ptr, CUstream handle, const struct gp_stream *st
 		free(free_);
 		return r;
 	}
+	/* A graph may use the block, too. The capture itself does not get it again, since its stream may be busy. */
+	free_->is_captured = gp_capture_of_free(&free_->capture);
+	free_->capture.may_reuse = false;
+	free_->is_uncached = gp_scope_no_caches != 0;
 	add(free_);
 	gp_foreign_poll();
 	return 0;
 }
 
-/* True if the work is done. If the stream's context has ended or failed, its work has ended, too. */
+/*
+ * True if the work is done. If the stream's context has ended or failed, its work has ended, too; while a context is
+ * being ended, its work may go on.
+ */
 static bool is_done(struct free *free)
 {
+	CUcontext ctx = free->stream.ctx;
 	struct gp_driver_scope scope;
 	bool is;
 
-	if (!free->ctx)
+	if (!ctx)
 		return is_grace_over(free);
-	if (!free->ctx_id || id_of(free->ctx) != free->ctx_id || gp_driver_enter(&scope, free->ctx))
-		return true;
+	if (!free->ctx_id || id_of(ctx) != free->ctx_id || gp_driver_enter(&scope, ctx))
+		return !atomic_load(&gp_contexts_ending);
 	is = gp_real.cuEventQuery(free->event) != CUDA_ERROR_NOT_READY;
 	if (is)
 		(void)gp_real.cuEventDestroy_v2(free->event);
@@ -239,34 +264,69 @@ static bool is_done(struct free *free)
 	return is;
 }
 
+/* Frees of which a poll has found that their work goes on, so that it asks about no later one on the stream. */
+enum { BUSY_MAX = 8 };
+struct busy {
+	unsigned n;
+	const struct free *frees[BUSY_MAX];
+};
+
+static bool is_behind(const struct busy *busy, const struct free *free)
+{
+	for (unsigned i = 0; i < busy->n; i++) {
+		const struct free *other = busy->frees[i];
+
+		if (other->stream.ctx == free->stream.ctx && other->stream.number == free->stream.number &&
+			other->number < free->number)
+			return true;
+	}
+	return false;
+}
+
+/* Ends the free if its work is done. */
+static bool try_end(struct free *one, struct busy *busy)
+{
+	if (is_behind(busy, one))
+		return false;
+	if (!is_done(one)) {
+		if (one->stream.number && busy->n < BUSY_MAX)
+			busy->frees[busy->n++] = one;
+		return false;
+	}
+	end(one);
+	/* A thread that waits must see the bytes once it sees that the free is no longer pending. */
+	atomic_fetch_add(&ended_bytes[one->device], one->bytes);
+	atomic_fetch_sub(&n_pending[one->device], 1);
+	atomic_fetch_sub(&gp_foreign_n_frees, 1);
+	gp_grace_forget(&one->grace);
+	free(one);
+	return true;
+}
+
 void gp_foreign_poll_slow(void)
 {
+	struct free *all, *kept = NULL, **end_of_kept = &kept;
+	struct busy busy = {0};
 	CUcontext current;
-	struct free *all;
 
 	/* A query of an event may be refused while a stream captures, and in a function that a stream calls. */
 	if (!gp_capture_is_none() || gp_real.cuCtxGetCurrent(&current))
 		return;
 	gp_mutex_lock(&lock);
-	all = frees;
-	frees = NULL;
+	all = first;
+	first = NULL;
+	last = &first;
 	gp_mutex_unlock(&lock);
 	while (all) {
 		struct free *one = all;
 
 		all = one->next;
-		if (!is_done(one)) {
-			put_back(one);
+		if (try_end(one, &busy))
 			continue;
-		}
-		end(one);
-		/* A thread that waits must see the bytes once it sees that the free is no longer pending. */
-		atomic_fetch_add(&ended_bytes[one->device], one->bytes);
-		atomic_fetch_sub(&n_pending[one->device], 1);
-		atomic_fetch_sub(&gp_foreign_n_frees, 1);
-		gp_grace_forget(&one->grace);
-		free(one);
+		*end_of_kept = one;
+		end_of_kept = &one->next;
 	}
+	put_back(kept, end_of_kept);
 }
 
 bool gp_foreign_await(int device, uint64_t bytes)

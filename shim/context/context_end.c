@@ -234,13 +234,15 @@ static void note_streamed(void *arg, struct gp_pool *pool)
 	*(bool *)arg |= stats.stream_bytes != 0;
 }
 
-bool gp_context_end_may_leave_survivors(const struct gp_context_end *end)
+bool gp_context_end_may_leave_survivors(const struct gp_context_end *end, CUdevice *ret_device)
 {
 	struct gp_context *context = gp_table_find(end->handle, end->device);
 	bool may = false;
 
-	if (context)
+	if (context) {
+		*ret_device = context->device->index;
 		gp_context_each_streamed(context, note_streamed, &may);
+	}
 	gp_context_put(context);
 	return may;
 }

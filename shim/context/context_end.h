@@ -22,8 +22,8 @@ struct gp_context_end {
 /* True if the device has an active primary context. */
 bool gp_context_is_primary_active(CUdevice device);
 
-/* True if memory may outlive the context (survivor.h). It does unless it is asleep. */
-bool gp_context_end_may_leave_survivors(const struct gp_context_end *end);
+/* True if memory of the device may outlive the context (survivor.h). It does unless it is asleep. */
+bool gp_context_end_may_leave_survivors(const struct gp_context_end *end, CUdevice *ret_device);
 
 /* Makes the call. If the context ends, drops its pools. Returns the driver's result. */
 CUresult gp_context_end(const struct gp_context_end *end);

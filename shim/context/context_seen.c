@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* The handles of the contexts that the program can work in. The table is short, so a lookup compares all handles. */
+/* The handles of the contexts that the program can work in. There are few, so a lookup compares all of them. */
 
 #include "context_seen.h"
+
+#include <stdlib.h>
 
 #include "context.h"
 #include "green.h"
@@ -14,17 +16,12 @@ static struct gp_rwlock lock;
 static struct {
 	CUcontext handle;
 	unsigned n_attached; /* number of detaches that the context survives */
-} seen[GP_CONTEXTS_SEEN_MAX];
-static unsigned n_seen;
+} * seen;
+static unsigned n_seen, n_seen_max;
+static bool are_more; /* contexts than there was host memory for: for good, since it is unknown which of them end */
 static _Atomic(CUcontext) last_seen;
-_Atomic bool gp_contexts_have_ended, gp_contexts_are_created;
+_Atomic bool gp_contexts_have_ended;
 static _Atomic(CUcontext) primaries[GP_DEVICES_MAX]; /* that are known; a reset keeps the handle */
-static struct {
-	CUcontext handle;
-	bool is_asked_for;       /* the driver was asked whether the context is primary after all */
-} created[GP_CONTEXTS_SEEN_MAX]; /* contexts that count as created, under the lock */
-static unsigned n_created;
-static bool are_more_created; /* than the table holds */
 
 /* Returns n_seen if the handle is unknown. */
 static unsigned find_locked(CUcontext handle)
@@ -36,86 +33,35 @@ static unsigned find_locked(CUcontext handle)
 	return i;
 }
 
+static bool has_room_locked(void)
+{
+	unsigned n_max = n_seen_max ? n_seen_max * 2 : 16;
+	void *larger = n_seen < n_seen_max ? seen : realloc(seen, n_max * sizeof(*seen));
+
+	if (!larger || n_seen < n_seen_max)
+		return larger != NULL;
+	seen = larger;
+	n_seen_max = n_max;
+	return true;
+}
+
 /* Adds a handle. Returns the number of handles. */
 static unsigned note(CUcontext handle)
 {
+	bool is_new;
 	unsigned n;
 
 	gp_rwlock_lock(&lock);
-	if (find_locked(handle) == n_seen && n_seen < GP_CONTEXTS_SEEN_MAX) {
+	is_new = find_locked(handle) == n_seen;
+	if (is_new && has_room_locked()) {
 		seen[n_seen].handle = handle;
 		seen[n_seen++].n_attached = 0;
+	} else if (is_new) {
+		are_more = true;
 	}
-	n = n_seen;
+	n = n_seen + are_more;
 	gp_rwlock_unlock(&lock);
 	return n;
-}
-
-static unsigned find_created_locked(CUcontext handle)
-{
-	unsigned i = 0;
-
-	while (i < n_created && created[i].handle != handle)
-		i++;
-	return i;
-}
-
-static void count_created(CUcontext handle)
-{
-	gp_rwlock_lock(&lock);
-	if (find_created_locked(handle) == n_created) {
-		are_more_created |= n_created == GP_CONTEXTS_SEEN_MAX;
-		if (n_created < GP_CONTEXTS_SEEN_MAX)
-			created[n_created++] = (__typeof__(*created)){handle, false};
-	}
-	atomic_store(&gp_contexts_are_created, true);
-	gp_rwlock_unlock(&lock);
-}
-
-void gp_context_turned_out_primary(CUcontext handle)
-{
-	unsigned i;
-
-	if (gp_likely(!atomic_load_explicit(&gp_contexts_are_created, memory_order_relaxed)))
-		return;
-	gp_rwlock_lock(&lock);
-	i = find_created_locked(handle);
-	if (i < n_created)
-		created[i] = created[--n_created];
-	atomic_store(&gp_contexts_are_created, n_created || are_more_created);
-	gp_rwlock_unlock(&lock);
-}
-
-/* Finds a context that counts as created, and about which the driver was not asked. */
-static bool find_unasked(CUcontext *ret_handle)
-{
-	bool is_found = false;
-
-	gp_rwlock_lock(&lock);
-	for (unsigned i = 0; i < n_created && !is_found; i++) {
-		is_found = !created[i].is_asked_for;
-		created[i].is_asked_for = true;
-		*ret_handle = created[i].handle;
-	}
-	gp_rwlock_unlock(&lock);
-	return is_found;
-}
-
-bool gp_context_settle_created(void)
-{
-	bool is_any_asked = false;
-	CUcontext handle;
-	int n = 0;
-
-	if (gp_real.cuDeviceGetCount(&n))
-		return false;
-	while (find_unasked(&handle)) {
-		is_any_asked = true;
-		for (CUdevice device = 0; device < n && device < GP_DEVICES_MAX; device++)
-			if (gp_context_primary(device) == handle)
-				gp_context_turned_out_primary(handle);
-	}
-	return is_any_asked;
 }
 
 void gp_context_seen(CUcontext handle)
@@ -129,8 +75,6 @@ void gp_context_seen(CUcontext handle)
 	primary = gp_green_primary(handle);
 	primary = primary ? primary : handle;
 	n = note(primary);
-	if (!gp_context_is_seen_primary(primary))
-		count_created(primary);
 	atomic_store_explicit(&last_seen, handle, memory_order_relaxed);
 	if (n > 1) {
 		gp_slow_path_add(GP_SLOW_PATH_CURRENT);
@@ -142,7 +86,6 @@ void gp_context_seen_primary(CUcontext handle, CUdevice device)
 {
 	if (device >= 0 && device < GP_DEVICES_MAX)
 		atomic_store(&primaries[device], handle);
-	gp_context_turned_out_primary(handle);
 	gp_context_seen(handle);
 }
 
@@ -164,11 +107,11 @@ unsigned gp_context_seen_all(CUcontext ret_handles[static GP_CONTEXTS_SEEN_MAX])
 	unsigned n;
 
 	gp_rwlock_lock_shared(&lock);
-	n = n_seen;
+	n = are_more || n_seen > GP_CONTEXTS_SEEN_MAX ? 0 : n_seen;
 	for (unsigned i = 0; i < n; i++)
 		ret_handles[i] = seen[i].handle;
 	gp_rwlock_unlock_shared(&lock);
-	return n < GP_CONTEXTS_SEEN_MAX ? n : 0;
+	return n;
 }
 
 bool gp_context_is_seen(CUcontext handle)
@@ -216,7 +159,6 @@ CUcontext gp_context_primary(CUdevice device)
 	(void)gp_real.cuDevicePrimaryCtxRelease(device);
 	if (device >= 0 && device < GP_DEVICES_MAX)
 		atomic_store(&primaries[device], primary);
-	gp_context_turned_out_primary(primary);
 	return primary;
 }
 

@@ -16,26 +16,11 @@
 void gp_context_seen(CUcontext handle);
 void gp_context_seen_primary(CUcontext handle, CUdevice device);
 
-/*
- * A context that may have counted as created is primary: it was seen first where the hooks could not know, in a
- * callback during the retain or after a retain past the hooks.
- */
-void gp_context_turned_out_primary(CUcontext handle);
-
-/*
- * Asks the driver, once for each context that counts as created, whether it is a primary one. Returns true if there was
- * such a context, so that gp_contexts_are_created may be false now.
- */
-bool gp_context_settle_created(void);
-
 /* Forgets the handle of a context that has ended. A primary context's handle stays known as such. */
 void gp_context_forget(CUcontext handle);
 
 /* True if the program can work in a context with that handle. */
 bool gp_context_is_seen(CUcontext handle);
-
-/* True once the program has worked in a context that it has created, or had any other that is not primary. */
-extern _Atomic bool gp_contexts_are_created;
 
 /* True once a context has ended. */
 extern _Atomic bool gp_contexts_have_ended;
@@ -52,7 +37,7 @@ CUcontext gp_context_primary(CUdevice device);
 
 /*
  * Copies the handles of all contexts that the program can work in. Returns their number, or 0 if there are more than
- * the table holds.
+ * that, or there was no host memory to note one.
  */
 enum { GP_CONTEXTS_SEEN_MAX = 64 };
 unsigned gp_context_seen_all(CUcontext ret_handles[static GP_CONTEXTS_SEEN_MAX]);

@@ -3,7 +3,7 @@
 #pragma once
 
 /*
- * Survivors: blocks that the program allocated in stream order, and still held when their primary context ended. The
+ * Survivors: blocks that the program allocated in stream order, and still held when their context ended. The
  * driver's pools belong to the device, and so does mapped memory: such a block keeps its address and its content until
  * the program frees it. It is in no pool any more. Its memory is charged, and goes back to the driver when it is freed.
  */

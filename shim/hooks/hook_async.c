@@ -4,7 +4,7 @@
 /*
  * Allocations in stream order, and the driver's pools. The pool serves what the device's default pool would, and plain
  * pools that the program has made (made_pool.h). The driver serves everything else: other pools, captures, streams of
- * another context than the current one, contexts that are not primary, and what cannot be kept. Such memory is counted.
+ * another context than the current one, green contexts, and what cannot be kept. Such memory is counted.
  *
  * The pool hands out memory that the stream's later work may use: memory that no work uses or for which all later work
  * of the context waits, or memory that the program has freed on the same stream (hook_memory.c). The fast path is in
@@ -171,12 +171,8 @@ static enum gp_async_left why_left_in(const struct gp_context *context, struct a
 
 	if (gp_unlikely(gp_context_is(context, GP_CONTEXT_DEAD | GP_CONTEXT_ENDING | GP_CONTEXT_BROKEN)))
 		return GP_ASYNC_LEFT_NO_CONTEXT;
-	if (gp_unlikely(!gp_memory_serves_streams(context))) {
-		if (!context->is_primary)
-			return GP_ASYNC_LEFT_NOT_PRIMARY;
-		return gp_context_backend_is(context, GP_CONFIG_BACKEND_DEVICE) ? GP_ASYNC_LEFT_CREATED_CONTEXT
-										: GP_ASYNC_LEFT_BACKEND;
-	}
+	if (gp_unlikely(!gp_memory_serves_streams(context)))
+		return GP_ASYNC_LEFT_BACKEND;
 	if (a->is_pool_made)
 		return a->made.device == context->device->index ? a->made.left : GP_ASYNC_LEFT_OTHER_POOL;
 	why = gp_default_pool_why_left(context->device, a->pool, !a->from_pool);
@@ -195,8 +191,6 @@ static enum gp_async_left why_left_at(struct async *a, const struct place *place
 {
 	enum gp_async_left why = why_left_in(place->context, a);
 
-	if (why == GP_ASYNC_LEFT_CREATED_CONTEXT && gp_context_settle_created())
-		why = why_left_in(place->context, a);
 	if (gp_unlikely(why))
 		return why;
 	if (gp_unlikely(place->current != place->context->handle))

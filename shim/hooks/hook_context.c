@@ -3,7 +3,6 @@
 
 /* Hooks of functions that create, select and end contexts: they note which contexts the program uses. */
 
-#include "hook_peer.h"
 #include "shim/backend/sleep.h"
 #include "shim/base/log.h"
 #include "shim/context/context.h"
@@ -127,10 +126,8 @@ CUresult hook_cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice device)
 {
 	CUresult r = gp_real.cuDevicePrimaryCtxRetain(ctx, device);
 
-	if (!r && ctx) {
+	if (!r && ctx)
 		gp_context_seen_primary(*ctx, device);
-		gp_peer_open_pools(device);
-	}
 	return r;
 }
 
@@ -169,6 +166,43 @@ static CUresult call_reset_v2(const struct gp_context_end *end)
 	return gp_real.cuDevicePrimaryCtxReset_v2(end->device);
 }
 
+/* The end of a context waits at most that long until memory that is asleep, and would outlive it, has woken. */
+#define WAKE_MAX_NS UINT64_C(5000000000)
+
+static bool has_ended(const struct gp_context_end *end, CUresult r)
+{
+	if (end->when == GP_END_SURELY)
+		return true;
+	return end->handle ? !r : !gp_context_is_primary_active(end->device);
+}
+
+/*
+ * Memory that outlives a context must be on the device at its end, so the process is awake from before the end until
+ * after it. If it cannot wake, the memory that is asleep ends with the context.
+ */
+static CUresult end_context(const struct gp_context_end *end)
+{
+	CUdevice device = end->device;
+	bool may_leave = gp_context_end_may_leave_survivors(end, &device), visits = false, is_awake = true;
+	struct gp_sleep_result result = {0};
+	CUresult r;
+
+	while (may_leave && is_awake && !visits) {
+		visits = gp_submission_visit(&gp_submitted);
+		if (!visits)
+			is_awake = gp_wake(WAKE_MAX_NS, &result);
+	}
+	r = gp_context_end(end);
+	if (visits)
+		gp_submit_end_visit();
+	if (!is_awake && has_ended(end, r))
+		gp_log(GP_LOG_WARN,
+			"memory in stream order on device %d has ended with its context, since it was asleep and could "
+			"not wake: %s",
+			device, result.refusal.why);
+	return r;
+}
+
 /* The driver refuses to destroy a primary context, so its end is not certain. */
 static enum gp_end_when when_destroyed(CUcontext ctx)
 {
@@ -179,14 +213,14 @@ CUresult hook_cuCtxDestroy(CUcontext ctx)
 {
 	struct gp_context_end end = {.handle = ctx, .when = when_destroyed(ctx), .driver = call_destroy};
 
-	return ctx ? gp_context_end(&end) : gp_real.cuCtxDestroy(ctx);
+	return ctx ? end_context(&end) : gp_real.cuCtxDestroy(ctx);
 }
 
 CUresult hook_cuCtxDestroy_v2(CUcontext ctx)
 {
 	struct gp_context_end end = {.handle = ctx, .when = when_destroyed(ctx), .driver = call_destroy_v2};
 
-	return ctx ? gp_context_end(&end) : gp_real.cuCtxDestroy_v2(ctx);
+	return ctx ? end_context(&end) : gp_real.cuCtxDestroy_v2(ctx);
 }
 
 CUresult hook_cuCtxAttach(CUcontext *ctx, unsigned flags)
@@ -206,61 +240,32 @@ CUresult hook_cuCtxDetach(CUcontext ctx)
 	CUresult r;
 
 	if (ctx && !gp_context_is_attached(ctx) && !gp_context_is_seen_primary(ctx))
-		return gp_context_end(&end);
+		return end_context(&end);
 	r = gp_real.cuCtxDetach(ctx);
 	if (!r)
 		gp_context_detach(ctx);
 	return r;
 }
 
-/* The end of a context waits at most that long until memory that is asleep, and would outlive it, has woken. */
-#define WAKE_MAX_NS UINT64_C(5000000000)
-
-/*
- * Memory that outlives a context must be on the device at its end, so the process is awake from before the end until
- * after it. If it cannot wake, the memory that is asleep ends with the context.
- */
-static CUresult end_primary(const struct gp_context_end *end)
-{
-	bool may_leave = gp_context_end_may_leave_survivors(end), visits = false, is_awake = true;
-	struct gp_sleep_result result = {0};
-	CUresult r;
-
-	while (may_leave && is_awake && !visits) {
-		visits = gp_submission_visit(&gp_submitted);
-		if (!visits)
-			is_awake = gp_wake(WAKE_MAX_NS, &result);
-	}
-	r = gp_context_end(end);
-	if (visits)
-		gp_submit_end_visit();
-	if (!is_awake && !gp_context_is_primary_active(end->device))
-		gp_log(GP_LOG_WARN,
-			"memory in stream order on device %d has ended with its context, since it was asleep and could "
-			"not wake: %s",
-			end->device, result.refusal.why);
-	return r;
-}
-
 CUresult hook_cuDevicePrimaryCtxRelease(CUdevice device)
 {
-	return end_primary(&(struct gp_context_end){.device = device, .driver = call_release});
+	return end_context(&(struct gp_context_end){.device = device, .driver = call_release});
 }
 
 CUresult hook_cuDevicePrimaryCtxRelease_v2(CUdevice device)
 {
-	return end_primary(&(struct gp_context_end){.device = device, .driver = call_release_v2});
+	return end_context(&(struct gp_context_end){.device = device, .driver = call_release_v2});
 }
 
 /* The driver refuses a reset while the device has green contexts. */
 CUresult hook_cuDevicePrimaryCtxReset(CUdevice device)
 {
-	return end_primary(&(struct gp_context_end){.device = device, .when = GP_END_ON_SUCCESS, .driver = call_reset});
+	return end_context(&(struct gp_context_end){.device = device, .when = GP_END_ON_SUCCESS, .driver = call_reset});
 }
 
 CUresult hook_cuDevicePrimaryCtxReset_v2(CUdevice device)
 {
-	return end_primary(
+	return end_context(
 		&(struct gp_context_end){.device = device, .when = GP_END_ON_SUCCESS, .driver = call_reset_v2});
 }
 
@@ -305,7 +310,7 @@ static CUresult call_green_destroy(const struct gp_context_end *end)
 CUresult hook_cuGreenCtxDestroy(CUgreenCtx green)
 {
 	struct green_end end = {{.device = gp_green_device(green), .driver = call_green_destroy}, green};
-	CUresult r = end_primary(&end.end);
+	CUresult r = end_context(&end.end);
 
 	if (!r)
 		gp_green_destroyed(green);

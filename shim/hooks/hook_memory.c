@@ -335,13 +335,13 @@ int gp_memory_free_on(CUdeviceptr ptr, uint64_t stream)
 }
 
 /*
- * Finds the stream of a free if the pool serves allocations in stream order, and the call would not fail in the driver.
+ * Finds the stream of a free. Returns false if the driver may not be asked or does not know the stream, if it captures,
+ * and with GPUPOOL_DEBUG, which knows no stream order.
  */
-static bool find_stream(
-	const struct gp_context *context, CUstream handle, bool is_per_thread, struct gp_stream *ret_stream)
+static bool find_stream(CUstream handle, bool is_per_thread, struct gp_stream *ret_stream)
 {
-	return gp_memory_why_async_left() == GP_ASYNC_LEFT_NONE &&
-	       !gp_context_is(context, GP_CONTEXT_DEAD | GP_CONTEXT_ENDING | GP_CONTEXT_BROKEN) &&
+	return !gp_debug_is_on() && !gp_slow_path_is_any(GP_SLOW_PATH_BYPASS | GP_SLOW_PATH_END) &&
+	       !gp_capture_is_on(handle, is_per_thread) &&
 	       gp_stream_identify(handle, is_per_thread, gp_thread_ask_current(), ret_stream);
 }
 
@@ -358,13 +358,15 @@ static bool can_reuse_at_once(const struct gp_stream *stream, struct gp_pool *po
 static int free_pooled(struct gp_pool *pool, CUdeviceptr ptr, CUstream handle, bool is_per_thread)
 {
 	const struct gp_context *context = gp_pool_owner(pool);
+	bool is_unserved = gp_context_is(context, GP_CONTEXT_DEAD | GP_CONTEXT_ENDING | GP_CONTEXT_BROKEN);
 	struct gp_stream stream;
 	CUresult r;
 
-	if (gp_likely(find_stream(context, handle, is_per_thread, &stream))) {
-		if (gp_likely(stream.ctx == context->handle))
+	if (gp_likely(find_stream(handle, is_per_thread, &stream))) {
+		if (gp_unlikely(stream.ctx != context->handle))
+			return free_foreign(ptr, !handle && is_per_thread ? CU_STREAM_PER_THREAD : handle, &stream);
+		if (gp_likely(!is_unserved && gp_memory_why_async_left() == GP_ASYNC_LEFT_NONE))
 			return gp_memory_free_on(ptr, can_reuse_at_once(&stream, pool) ? stream.number : 0);
-		return free_foreign(ptr, !handle && is_per_thread ? CU_STREAM_PER_THREAD : handle, &stream);
 	}
 	/* During a capture only allocations of the graph itself may be freed. */
 	r = gp_capture_is_on(handle, is_per_thread) ? CUDA_ERROR_INVALID_VALUE : check_stream(handle);

@@ -67,15 +67,10 @@ static inline int hit_cuMemFree_v2(CUdeviceptr ptr)
  * thread has freed on the same stream (tcache_stream.h), without a call outside gpupool.
  */
 
-/*
- * True if gpupool may serve allocations in stream order in this context: it does in primary contexts, in place of the
- * driver's pools, while the program has created no other context.
- */
+/* True if gpupool may serve allocations in stream order in this context, in place of the driver's pools. */
 static inline bool gp_memory_serves_streams(const struct gp_context *context)
 {
-	return gp_state.config.is_async_pooled && context->is_primary &&
-	       !atomic_load_explicit(&gp_contexts_are_created, memory_order_relaxed) &&
-	       gp_context_backend_is(context, GP_CONFIG_BACKEND_DEVICE);
+	return gp_state.config.is_async_pooled && gp_context_backend_is(context, GP_CONFIG_BACKEND_DEVICE);
 }
 
 /*

@@ -331,8 +331,9 @@ static void answer_attribute(void *data, int attribute, const struct gp_block_in
 {
 	switch (attribute) {
 	case CU_POINTER_ATTRIBUTE_CONTEXT:
+		/* Memory of the driver's pools has no context. */
 		if (is_ownerless(info))
-			*(CUcontext *)data = owner_of(info);
+			*(CUcontext *)data = info->is_of_stream ? NULL : owner_of(info);
 		break;
 	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
 		/* A pool that gpupool made is not the program's. */

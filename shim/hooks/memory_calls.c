@@ -318,7 +318,7 @@ int gp_memory_release(struct gp_addrmap *map, uint64_t addr, bool is_waited, enu
 void gp_memory_note_free_on(CUdeviceptr ptr, uint64_t stream)
 {
 	if (gp_unlikely(gp_slow_path_is_any(GP_SLOW_PATH_WATCHED)))
-		gp_record(NULL, FREE, ptr, GP_FREE_UNFENCED, false, flags_of_work(), stream);
+		gp_record(NULL, FREE, ptr, GP_FREE_UNFENCED, false, flags_of_call(NULL) | flags_of_work(), stream);
 }
 
 int gp_memory_release_on(CUdeviceptr ptr, uint64_t stream)

@@ -1222,7 +1222,7 @@ class Spill(WithOut):
 
 class Async(WithOut):
     STATUS = {"devices": [{"stream_allocs": 7}, {"stream_allocs": 3}],
-              "async": {"left": [{"name": "capture", "count": 0}, {"name": "created-context", "count": 2}]}}
+              "async": {"left": [{"name": "capture", "count": 0}, {"name": "green-context", "count": 2}]}}
 
     def play(self, line, status):
         """The names of the rows that failed, and the values of all."""
@@ -1240,7 +1240,7 @@ class Async(WithOut):
     def test_allocations_that_are_left_to_the_driver_fail_and_say_why(self):
         bad, values = self.play("allocations=12 wrong=0", self.STATUS)
         self.assertEqual((bad, values[1]), (["split, static runtime: the pool serves all allocations"],
-                                            "10 served, 2 left: created-context"))
+                                            "10 served, 2 left: green-context"))
         self.assertEqual(self.play("allocations=10 wrong=0", {"error": "no control socket"})[1][3], "0 served")
 
     def test_wrong_content_and_a_program_that_ended_early_fail(self):

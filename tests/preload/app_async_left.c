@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <unistd.h>
 
 #include "api/gpupool.h"
 #include "app_async.h"
@@ -389,6 +390,45 @@ void opened_to_idle(void)
 void made_opened_to_idle(void)
 {
 	open_with_memory(false, true);
+}
+
+static CUcontext away_ctx;
+static CUdeviceptr opened_ptr;
+static _Atomic int second_opener;
+
+static void *open_and_use(void *unused)
+{
+	atomic_store(&second_opener, gettid());
+	set_access(default_pool(0), CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	APP_MUST(cuCtxSetCurrent(away_ctx));
+	fill_away(app_stream(), opened_ptr, 3);
+	return NULL;
+}
+
+static void *open_first(void *unused)
+{
+	set_access(default_pool(0), CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	return NULL;
+}
+
+/* Two threads give the access at the same time, and one of them is slow. */
+void opened_twice(void)
+{
+	pthread_t first, second;
+
+	app_start();
+	opened_ptr = take_of(default_pool(0), NULL);
+	APP_MUST(cuDevicePrimaryCtxRetain(&away_ctx, 1));
+	app_stop_calls("cuMemSetAccess", false);
+	APP_MUST(pthread_create(&first, NULL, open_first, NULL));
+	app_await_stopped_call();
+	APP_MUST(pthread_create(&second, NULL, open_and_use, NULL));
+	while (!atomic_load(&second_opener) || !app_is_asleep(second_opener))
+		sched_yield();
+	app_release_calls();
+	APP_MUST(pthread_join(first, NULL));
+	APP_MUST(pthread_join(second, NULL));
+	app_report_driver();
 }
 
 /* The primary context's memory serves no green context in stream order, whose streams are not its own. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Memory in stream order outlives its primary context: what it costs meanwhile, and each way to free it. */
+/* Memory in stream order outlives its context: what it costs meanwhile, and each way to free it. */
 
 #include <pthread.h>
 #include <sched.h>
@@ -21,17 +21,11 @@ static uint64_t counted_bytes(void)
 	return status.unpooled_bytes;
 }
 
-static void restart(void)
-{
-	APP_MUST(cuDevicePrimaryCtxReset_v2(0));
-	app_start();
-}
-
 static CUdeviceptr fill_new(CUstream stream, size_t bytes, unsigned value)
 {
 	CUdeviceptr ptr = take(bytes, stream);
 
-	app_fill(stream, ptr, WORDS_BYTES, value);
+	APP_MUST(cuMemsetD32Async(ptr, value, WORDS_BYTES / 4, stream));
 	APP_MUST(cuStreamSynchronize(stream));
 	return ptr;
 }
@@ -55,11 +49,11 @@ void outlive_at_limit(void)
 	CUdeviceptr large, small, ptr = 0;
 	CUstream stream;
 
-	app_start();
+	app_start_owner();
 	stream = app_stream();
 	large = fill_new(stream, 40 * MIB, 1);
 	small = fill_new(stream, MIB, 2);
-	restart();
+	app_end_owner();
 	stream = app_stream();
 	app_say("all counted", "%d", counted_bytes() >= 41 * MIB);
 	app_result("beyond the limit", cuMemAllocAsync(&ptr, 100 * MIB, stream));
@@ -84,9 +78,9 @@ static struct work work_on_survivor(void)
 	struct work work;
 	void *flag;
 
-	app_start();
+	app_start_owner();
 	work.ptr = fill_new(app_stream(), 8 * MIB, 1);
-	restart();
+	app_end_owner();
 	work.stream = app_stream();
 	APP_MUST(cuMemHostAlloc(&flag, sizeof(*work.flag), 0));
 	work.flag = flag;
@@ -118,12 +112,12 @@ void outlive_elsewhere(void)
 	CUstream stream;
 	CUcontext ctx;
 
-	app_start();
+	app_start_owner();
 	stream = app_stream();
 	for (unsigned i = 0; i < 3; i++)
 		ptrs[i] = fill_new(stream, 3 * MIB, i);
-	restart();
-	restart();
+	app_end_owner();
+	app_end_owner();
 	stream = app_stream();
 	for (unsigned i = 0; i < 3; i++)
 		app_result("wrong words", (int)app_count_wrong(stream, ptrs[i], WORDS_BYTES, i));
@@ -160,11 +154,11 @@ void outlive_by_threads(void)
 	pthread_t threads[THREADS];
 	CUstream stream;
 
-	app_start();
+	app_start_owner();
 	stream = app_stream();
 	for (unsigned i = 0; i < BLOCKS; i++)
 		shared[i] = fill_new(stream, i % 2 ? 96 * KIB : 3 * MIB, i);
-	restart();
+	app_end_owner();
 	for (uintptr_t i = 0; i < THREADS; i++)
 		APP_MUST(pthread_create(&threads[i], NULL, free_share, (void *)i));
 	for (unsigned i = 0; i < THREADS; i++) {
@@ -184,11 +178,11 @@ void outlive_in_capture(void)
 	CUstream stream, captured;
 	CUgraph graph;
 
-	app_start();
+	app_start_owner();
 	stream = app_stream();
 	one = fill_new(stream, 3 * MIB, 1);
 	other = fill_new(stream, 3 * MIB, 2);
-	restart();
+	app_end_owner();
 	stream = app_stream();
 	captured = app_stream();
 	APP_MUST(cuMemFreeAsync(take(MIB, stream), stream));
@@ -280,9 +274,9 @@ void outlive_in_destroyed(void)
 	CUcontext ctx;
 	void *r;
 
-	app_start();
+	app_start_owner();
 	ptr = fill_new(app_stream(), 8 * MIB, 1);
-	restart();
+	app_end_owner();
 	APP_MUST(cuMemFree_v2(app_alloc(MIB)));
 	ctx = use_in_created(ptr, &stream);
 	app_result("free", cuMemFree_v2(ptr));
@@ -307,9 +301,9 @@ void outlive_unknown(void)
 	CUdeviceptr ptr;
 	CUstream stream;
 
-	app_start();
+	app_start_owner();
 	ptr = fill_new(app_stream(), 8 * MIB, 1);
-	restart();
+	app_end_owner();
 	APP_MUST(cuMemFree_v2(app_alloc(MIB)));
 	APP_MUST(cuCtxCreate_v2(&first, 0, 0));
 	APP_MUST(cuMemFree_v2(app_alloc(MIB)));
@@ -337,9 +331,9 @@ void outlive_unknown_user(void)
 	CUdeviceptr ptr;
 	CUstream stream;
 
-	app_start();
+	app_start_owner();
 	ptr = fill_new(app_stream(), 8 * MIB, 1);
-	restart();
+	app_end_owner();
 	ctx = use_in_created(ptr, &stream);
 	do {
 		APP_MUST(cuCtxSetCurrent(NULL));
@@ -359,15 +353,36 @@ void outlive_unknown_user(void)
 	app_report_driver();
 }
 
+/* The process has had more contexts than gpupool asks about at a time. They have ended. */
+void outlive_after_many(void)
+{
+	CUcontext ctxs[70];
+	CUdeviceptr ptr;
+
+	app_start();
+	for (unsigned i = 0; i < LENGTH(ctxs); i++)
+		APP_MUST(cuCtxCreate_v2(&ctxs[i], 0, 0));
+	for (unsigned i = 0; i < LENGTH(ctxs); i++)
+		APP_MUST(cuCtxDestroy_v2(ctxs[i]));
+	app_start_owner();
+	ptr = fill_new(app_stream(), 8 * MIB, 1);
+	app_end_owner();
+	app_result("free", cuMemFree_v2(ptr));
+	APP_MUST(cuCtxSynchronize());
+	poll();
+	app_fact("bytes left", counted_bytes());
+	app_report_driver();
+}
+
 /* The program allocates nothing in the primary context, but in another one, and selects one that it has destroyed. */
 void outlive_among_others(void)
 {
 	CUcontext ctx, destroyed;
 	CUdeviceptr ptr;
 
-	app_start();
+	app_start_owner();
 	ptr = fill_new(app_stream(), 8 * MIB, 1);
-	restart();
+	app_end_owner();
 	APP_MUST(cuCtxCreate_v2(&destroyed, 0, 0));
 	APP_MUST(cuCtxDestroy_v2(destroyed));
 	app_result("destroyed context", cuCtxSetCurrent(destroyed));
@@ -386,11 +401,11 @@ void outlive_one_by_one(void)
 	CUdeviceptr ptrs[40], large = 0;
 	CUstream stream;
 
-	app_start();
+	app_start_owner();
 	stream = app_stream();
 	for (unsigned i = 0; i < 40; i++)
 		ptrs[i] = fill_new(stream, 2 * MIB, i);
-	restart();
+	app_end_owner();
 	stream = app_stream();
 	for (unsigned i = 0; i < 40; i++) {
 		app_spin(stream, 2000000);
@@ -414,9 +429,9 @@ void outlive_in_host_function(void)
 	CUstream stream;
 	CUdeviceptr ptr;
 
-	app_start();
+	app_start_owner();
 	ptr = fill_new(app_stream(), 8 * MIB, 1);
-	restart();
+	app_end_owner();
 	stream = app_stream();
 	APP_MUST(cuLaunchHostFunc(stream, wait_for_host, NULL));
 	APP_MUST(cuLaunchHostFunc(stream, ask_in_host_function, &r));
@@ -435,18 +450,18 @@ void outlive_until_wanted(void)
 	CUdeviceptr ptr, next = 0;
 	CUstream stream;
 
-	app_start();
+	app_start_owner();
 	ptr = fill_new(app_stream(), 80 * MIB, 1);
-	restart();
+	app_end_owner();
 	stream = app_stream();
 	app_spin(stream, 5000000);
 	APP_MUST(cuMemFreeAsync(ptr, stream));
 	app_result("allocation in stream order", cuMemAllocAsync(&next, 80 * MIB, stream));
 	app_result("its free", cuMemFreeAsync(next, stream));
 	say_leftovers();
-	app_start();
+	app_start_owner();
 	ptr = fill_new(app_stream(), 80 * MIB, 1);
-	restart();
+	app_end_owner();
 	stream = app_stream();
 	app_spin(stream, 5000000);
 	APP_MUST(cuMemFreeAsync(ptr, stream));
@@ -464,11 +479,11 @@ void outlive_opened(void)
 	CUcontext ctx;
 
 	for (unsigned is_late = 0; is_late < 2; is_late++) {
-		app_start();
+		app_start_owner();
 		ptr = fill_new(app_stream(), 3 * MIB, 4 + is_late);
 		if (!is_late)
 			APP_MUST(cuMemPoolSetAccess(default_pool(0), &access, 1));
-		restart();
+		app_end_owner();
 		if (is_late)
 			APP_MUST(cuMemPoolSetAccess(default_pool(0), &access, 1));
 		APP_MUST(cuDevicePrimaryCtxRetain(&ctx, 1));
@@ -489,9 +504,9 @@ void outlive_attributes(void)
 	unsigned on = 1, is_on = 0;
 	CUdeviceptr ptr;
 
-	app_start();
+	app_start_owner();
 	ptr = fill_new(app_stream(), 8 * MIB, 1);
-	restart();
+	app_end_owner();
 	app_result("synchronous memory operations", cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, ptr));
 	app_result("set", cuPointerGetAttribute(&is_on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, ptr));
 	app_say("is set", "%u", is_on);
@@ -521,20 +536,20 @@ void outlive_marks(void)
 	CUdeviceptr held, other;
 	uint64_t none = 0;
 
-	app_start();
+	app_start_owner();
 	held = fill_new(app_stream(), 10 * MIB, 1);
-	restart();
+	app_end_owner();
 	other = fill_new(app_stream(), 20 * MIB, 1);
 	free_and_wait(other);
 	say_marks("20 freed");
-	restart();
+	app_end_owner();
 	say_marks("second end");
 	other = fill_new(app_stream(), 25 * MIB, 1);
 	free_and_wait(held);
 	say_marks("10 freed");
 	APP_MUST(cuMemPoolSetAttribute(default_pool(0), CU_MEMPOOL_ATTR_USED_MEM_HIGH, &none));
 	say_marks("set");
-	restart();
+	app_end_owner();
 	free_and_wait(other);
 	say_marks("25 freed");
 	APP_MUST(cuMemPoolSetAttribute(default_pool(0), CU_MEMPOOL_ATTR_USED_MEM_HIGH, &none));
@@ -551,11 +566,11 @@ void outlive_in_host(void)
 	size_t wrong = 0;
 	CUstream stream;
 
-	app_start();
+	app_start_owner();
 	stream = app_stream();
 	for (unsigned i = 0; i < 8; i++)
 		ptrs[i] = fill_new(stream, 40 * MIB, i);
-	restart();
+	app_end_owner();
 	stream = app_stream();
 	for (unsigned i = 0; i < 8; i++) {
 		APP_MUST(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, ptrs[i]));
@@ -578,9 +593,9 @@ void outlive_in_driver(void)
 {
 	CUdeviceptr ptr;
 
-	app_start();
+	app_start_owner();
 	ptr = fill_new(app_stream(), 8 * MIB, 1);
-	restart();
+	app_end_owner();
 	app_fact("bytes counted", counted_bytes());
 	app_result("wrong words", (int)app_count_wrong(app_stream(), ptr, WORDS_BYTES, 1));
 	app_result("free", cuMemFreeAsync(ptr, NULL));

@@ -24,6 +24,27 @@ void app_start(void)
 	APP_MUST(cuModuleGetFunction(&count_wrong, module, "count_wrong"));
 }
 
+static CUcontext created; /* APP_CREATED */
+
+void app_start_owner(void)
+{
+	app_start();
+	if (getenv("APP_CREATED"))
+		APP_MUST(cuCtxCreate_v2(&created, 0, 0));
+}
+
+void app_end_owner(void)
+{
+	if (!created) {
+		APP_MUST(cuDevicePrimaryCtxReset_v2(0));
+		app_start();
+		return;
+	}
+	APP_MUST(cuCtxDestroy_v2(created));
+	created = NULL;
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+}
+
 CUdeviceptr app_alloc(size_t bytes)
 {
 	CUdeviceptr ptr = 0;

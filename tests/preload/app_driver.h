@@ -11,6 +11,13 @@ extern CUcontext app_ctx;
 /* Initialises the driver, makes the first device's primary context current and loads the kernels. */
 void app_start(void);
 
+/*
+ * Does the same, and with APP_CREATED=1 creates a context beside the primary one. app_end_owner ends that, or else the
+ * primary context. Then the primary context is current.
+ */
+void app_start_owner(void);
+void app_end_owner(void);
+
 CUdeviceptr app_alloc(size_t bytes);
 CUstream app_stream(void); /* non-blocking */
 

@@ -271,6 +271,25 @@ static void run(CUfunction function, void **params)
 	APP_MUST(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL));
 }
 
+/* More contexts than gpupool knows by their handles, of which one has ended. The last one works. */
+static void crowd(void)
+{
+	CUcontext ctxs[70];
+	CUfunction spin;
+	uint64_t ns = 1000 * MS;
+
+	app_start();
+	make_blocks();
+	APP_MUST(cuCtxSynchronize());
+	for (unsigned i = 0; i < LENGTH(ctxs); i++)
+		APP_MUST(cuCtxCreate_v2(&ctxs[i], 0, 0));
+	spin = kernel_in(ctxs[LENGTH(ctxs) - 1], "spin");
+	run(spin, (void *[]){&ns});
+	APP_MUST(cuCtxDestroy_v2(ctxs[0]));
+	report("crowd", gpupool_sleep(0));
+	app_report_driver();
+}
+
 /*
  * Three contexts on two devices. One has no memory of its own, and its kernel keeps the process awake. Another one
  * works on memory of the first device, before and after it was asleep. Two of them end asleep.
@@ -635,6 +654,7 @@ const struct app_scenario app_scenarios[] = {
 	{"forks", forks, 0},
 	{"exported", exported, 0},
 	{"several", several, 0},
+	{"crowd", crowd, 0},
 	{"dropped", dropped, 0},
 	{"faulty", faulty, 0},
 	{"in-pieces", in_pieces, 0},

@@ -267,10 +267,10 @@ static CUdeviceptr fall_asleep_in_order(void)
 	CUstream stream;
 	CUdeviceptr ptr;
 
-	app_start();
+	app_start_owner();
 	stream = app_stream();
 	APP_MUST(cuMemAllocAsync(&ptr, 4 * MIB, stream));
-	app_fill(stream, ptr, 4 * MIB, 5);
+	APP_MUST(cuMemsetD32Async(ptr, 5, MIB, stream));
 	APP_MUST(cuStreamSynchronize(stream));
 	sleep_now();
 	return ptr;
@@ -281,8 +281,7 @@ void ends_in_order(void)
 {
 	CUdeviceptr ptr = fall_asleep_in_order();
 
-	APP_MUST(cuDevicePrimaryCtxReset_v2(0));
-	app_start();
+	app_end_owner();
 	app_say("wrong words", "%zu", app_count_wrong(app_stream(), ptr, 4 * MIB, 5));
 	app_result("free", cuMemFree_v2(ptr));
 	app_report_driver();
@@ -297,9 +296,8 @@ void ends_in_order_without_room(void)
 
 	snprintf(spec, sizeof(spec), "cuMemCreate:%u+=2", (unsigned)app_calls("cuMemCreate") + 1);
 	(void)fault(spec);
-	APP_MUST(cuDevicePrimaryCtxReset_v2(0));
+	app_end_owner();
 	(void)fault(NULL);
-	app_start();
 	app_result("free", cuMemFree_v2(ptr));
 	app_report_driver();
 }

@@ -224,8 +224,8 @@ static const struct {
 	{"usual", {ON, "GPUPOOL_POOL=binned"}, NULL},
 	{"usual", {ON, "GPUPOOL_RECORD=/dev/null"}, NULL},
 	{"usual-legacy", {ON}, NULL},
-	{"other-context", {ON}, "created-context"},
-	{"created-current", {ON}, "not-primary"},
+	{"other-context", {ON}, NULL},
+	{"created-current", {ON}, NULL},
 	{"green", {ON}, "green-context"},
 	{"no-context", {ON}, "no-context"},
 	{"chosen-pool", {ON}, NULL},
@@ -328,6 +328,16 @@ START_TEST(access_to_the_default_pool_covers_memory_that_the_pool_has_served_bef
 		.preload = play_library,
 		.inside = "app_async_inside"});
 	ck_assert_ptr_nonnull(strstr(play_out, "wrong words: 0\n"));
+}
+END_TEST
+
+START_TEST(a_thread_that_gives_access_waits_until_another_one_has_given_it)
+{
+	static const char *const env[] = {ON, "SIMGPU_DEVICES=2", NULL};
+
+	run("opened-twice", env);
+	ck_assert_str_eq(play_out, "fill: 0\ndone: 0\n");
+	ck_assert_uint_eq(play_fact("races"), 0);
 }
 END_TEST
 
@@ -469,6 +479,45 @@ START_TEST(a_new_context_has_access_to_memory_in_stream_order)
 }
 END_TEST
 
+/* While the stream works, a poll asks about its first free alone. */
+START_TEST(frees_on_a_stream_of_another_context_that_works_ask_about_one_of_them_each)
+{
+	static const char *const env[] = {ON, NULL};
+
+	run("apart-many", env);
+	ck_assert_str_eq(play_out, "the work: 0\n");
+	ck_assert_uint_le(play_fact("queries"), 40);
+	ck_assert_uint_eq(play_fact("bytes in use"), 0);
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
+START_TEST(a_free_that_is_done_is_not_held_back_by_a_later_one_on_its_stream)
+{
+	static const char *const env[] = {ON, NULL};
+	const char *line = play_out;
+	unsigned n = 0;
+
+	run("apart-in-turn", env);
+	while (!strncmp(line, "used once the first is done: 1024\nused in the end: 0\n", 53)) {
+		line += 53;
+		n++;
+	}
+	ck_assert_msg(n == 8 && !*line, "after %u rounds: %s", n, line);
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
+START_TEST(a_free_in_a_no_cache_scope_waits_for_its_stream_of_another_context)
+{
+	static const char *const env[] = {ON, NULL};
+
+	run("apart-uncached", env);
+	ck_assert_str_eq(play_out, "free: 0\nthe work: 0\n");
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
 /* Where the driver cannot map memory, it serves allocations in stream order. */
 START_TEST(memory_in_stream_order_is_mapped_and_other_memory_is_as_the_pool_type_says)
 {
@@ -582,12 +631,17 @@ START_TEST(threads_that_allocate_first_in_stream_order_share_one_pool)
 }
 END_TEST
 
-/* Memory that outlives its primary context. */
-static const char *const mapped[] = {"GPUPOOL_POOL=split", "GPUPOOL_POOL=vmm"};
+/* Memory that outlives its context: a primary one, or one that the program has created. */
+static const char *const mapped[][2] = {
+	{"GPUPOOL_POOL=split", "APP_PRIMARY=1"},
+	{"GPUPOOL_POOL=vmm", "APP_PRIMARY=1"},
+	{"GPUPOOL_POOL=split", "APP_CREATED=1"},
+	{"GPUPOOL_POOL=vmm", "APP_CREATED=1"},
+};
 
-static void run_outlive(const char *name, const char *pool, const char *limit)
+static void run_outlive(const char *name, const char *const how[static 2], const char *limit)
 {
-	const char *env[] = {ON, pool, limit, NULL};
+	const char *env[] = {ON, how[0], how[1], limit, NULL};
 
 	run(name, env);
 	ck_assert_uint_eq(play_fact("races"), 0);
@@ -667,7 +721,7 @@ END_TEST
 
 START_TEST(access_to_the_default_pool_covers_memory_that_has_outlived_its_context)
 {
-	const char *env[] = {ON, mapped[_i], "SIMGPU_DEVICES=2", NULL};
+	const char *env[] = {ON, mapped[_i][0], mapped[_i][1], "SIMGPU_DEVICES=2", NULL};
 
 	run("outlive-opened", env);
 	ck_assert_str_eq(play_out, "copy on the other device: 0\nfree: 0\ncopy on the other device: 0\nfree: 0\n");
@@ -702,9 +756,16 @@ START_TEST(unused_and_destroyed_contexts_do_not_keep_memory_that_outlives_its_co
 }
 END_TEST
 
+START_TEST(contexts_that_have_ended_keep_no_memory_that_outlives_its_context_however_many_there_were)
+{
+	run_outlive("outlive-after-many", mapped[_i], NULL);
+	ck_assert_str_eq(play_out, "free: 0\n");
+}
+END_TEST
+
 START_TEST(an_allocation_at_the_limit_waits_until_enough_small_blocks_have_come_back)
 {
-	const char *env[] = {ON, mapped[_i], "GPUPOOL_LIMIT=128MiB", NULL};
+	const char *env[] = {ON, mapped[_i][0], mapped[_i][1], "GPUPOOL_LIMIT=128MiB", NULL};
 
 	run("outlive-one-by-one", env);
 	ck_assert_str_eq(play_out, "allocation: 0\n");
@@ -723,7 +784,7 @@ END_TEST
 START_TEST(memory_outlives_its_context_with_a_driver_without_fences_of_contexts)
 {
 	char path[512];
-	const char *env[] = {ON, mapped[_i], "SIMGPU_DRIVER_VERSION=12040", path, NULL};
+	const char *env[] = {ON, mapped[_i][0], mapped[_i][1], "SIMGPU_DRIVER_VERSION=12040", path, NULL};
 
 	snprintf(path, sizeof(path), "LD_LIBRARY_PATH=%s/driver-12040", play_app_dir);
 	run("outlive-elsewhere", env);
@@ -735,7 +796,7 @@ END_TEST
 
 START_TEST(memory_that_outlives_its_context_has_the_attributes_of_the_driver)
 {
-	const char *env[] = {ON, mapped[_i], NULL};
+	const char *env[] = {ON, mapped[_i][0], mapped[_i][1], NULL};
 
 	run("outlive-attributes", env);
 	ck_assert_str_eq(play_out, "synchronous memory operations: 0\nset: 0\nis set: 1\nwhat cannot be set: 1\n");
@@ -744,7 +805,7 @@ END_TEST
 
 START_TEST(the_high_water_mark_of_a_pool_does_not_fall_at_the_end_of_a_context)
 {
-	const char *env[] = {ON, mapped[_i], NULL};
+	const char *env[] = {ON, mapped[_i][0], mapped[_i][1], NULL};
 
 	run("outlive-marks", env);
 	ck_assert_str_eq(play_out, "20 freed: used 10, high 30\nsecond end: used 10, high 30\n"
@@ -799,6 +860,9 @@ static void add_outlive(TCase *tc)
 		(int)(LENGTH(users) * LENGTH(mapped)));
 	tcase_add_loop_test(
 		tc, unused_and_destroyed_contexts_do_not_keep_memory_that_outlives_its_context, 0, (int)LENGTH(mapped));
+	tcase_add_loop_test(tc,
+		contexts_that_have_ended_keep_no_memory_that_outlives_its_context_however_many_there_were, 0,
+		(int)LENGTH(mapped));
 	tcase_add_loop_test(
 		tc, an_allocation_at_the_limit_waits_until_enough_small_blocks_have_come_back, 0, (int)LENGTH(mapped));
 	tcase_add_loop_test(
@@ -848,6 +912,10 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc, a_block_freed_on_a_stream_of_another_device_waits_for_all_work_that_precedes_the_free,
 		0, (int)(LENGTH(pools) * LENGTH(away)));
 	tcase_add_test(tc, a_context_may_end_while_a_block_waits_for_its_stream);
+	tcase_add_test(tc, a_thread_that_gives_access_waits_until_another_one_has_given_it);
+	tcase_add_test(tc, frees_on_a_stream_of_another_context_that_works_ask_about_one_of_them_each);
+	tcase_add_test(tc, a_free_that_is_done_is_not_held_back_by_a_later_one_on_its_stream);
+	tcase_add_test(tc, a_free_in_a_no_cache_scope_waits_for_its_stream_of_another_context);
 	tcase_add_loop_test(tc, a_new_context_has_access_to_memory_in_stream_order, 0, (int)LENGTH(sorts));
 	tcase_add_loop_test(
 		tc, memory_in_stream_order_is_mapped_and_other_memory_is_as_the_pool_type_says, 0, (int)LENGTH(sorts));

@@ -369,9 +369,14 @@ START_TEST(a_process_asleep_resets_exits_and_forks_as_without_the_library)
 }
 END_TEST
 
+/* The context is a primary one, or one that the program has created. */
+static const char *const owners[] = {"APP_PRIMARY=1", "APP_CREATED=1"};
+
 START_TEST(a_process_asleep_wakes_for_the_end_of_a_context_whose_memory_outlives_it)
 {
-	play_sleep("ends-in-order", vmm, NULL);
+	const char *env[] = {VMM, GPU, owners[_i], NULL};
+
+	play_sleep("ends-in-order", env, NULL);
 	ck_assert_ptr_nonnull(strstr(play_out, "wrong words: 0\nfree: 0\n"));
 }
 END_TEST
@@ -379,11 +384,22 @@ END_TEST
 /* The reset gives up after a while, since it has to return. */
 START_TEST(memory_that_is_asleep_ends_with_its_context_if_it_cannot_wake)
 {
+	const char *env[] = {VMM, GPU, owners[_i], NULL};
+
 	play_run(&(struct play){
-		.program = "app_sleep", .words = {"ends-in-order-without-room"}, .env = vmm, .preload = play_library});
+		.program = "app_sleep", .words = {"ends-in-order-without-room"}, .env = env, .preload = play_library});
 	ck_assert_int_eq(play_status, 0);
 	ck_assert_str_eq(play_out, "free: 1\n");
 	ck_assert_ptr_nonnull(strstr(play_err, "has ended with its context, since it was asleep and could not wake: "));
+}
+END_TEST
+
+START_TEST(a_process_with_more_contexts_than_gpupool_knows_does_not_sleep_after_the_end_of_one_either)
+{
+	play_run(&(struct play){.program = "app_sleep", .words = {"crowd"}, .env = vmm, .preload = play_library});
+	ck_assert_int_eq(play_status, 0);
+	ck_assert_uint_eq(play_fact("crowd error"), ENOTSUP);
+	ck_assert_uint_eq(play_fact("races"), 0);
 }
 END_TEST
 
@@ -598,8 +614,10 @@ static void add(TCase *tc)
 	tcase_add_test(tc, host_memory_beyond_the_bound_is_unpinned_asleep_and_pinned_again_by_the_wake);
 	tcase_add_test(tc, kept_host_memory_serves_the_next_sleep_and_goes_back_if_it_does_not_fit_or_the_context_ends);
 	tcase_add_loop_test(tc, a_process_asleep_resets_exits_and_forks_as_without_the_library, 0, LENGTH(ends));
-	tcase_add_test(tc, a_process_asleep_wakes_for_the_end_of_a_context_whose_memory_outlives_it);
-	tcase_add_test(tc, memory_that_is_asleep_ends_with_its_context_if_it_cannot_wake);
+	tcase_add_loop_test(
+		tc, a_process_asleep_wakes_for_the_end_of_a_context_whose_memory_outlives_it, 0, LENGTH(owners));
+	tcase_add_loop_test(tc, memory_that_is_asleep_ends_with_its_context_if_it_cannot_wake, 0, LENGTH(owners));
+	tcase_add_test(tc, a_process_with_more_contexts_than_gpupool_knows_does_not_sleep_after_the_end_of_one_either);
 	tcase_add_test(tc, all_contexts_and_devices_of_a_process_sleep_and_wake_together);
 	tcase_add_test(tc, content_that_is_dropped_is_zero_when_the_process_wakes_and_the_rest_is_kept);
 	tcase_add_test(tc, a_process_that_was_stopped_does_not_carry_out_a_sleep_that_came_too_late);

@@ -16,8 +16,8 @@ static uint64_t size_of(const struct sim_block *block)
 
 static CUcontext context_of(const struct sim_block *block)
 {
-	if (block->kind == SIM_MAPPED)
-		return NULL; /* mapped memory belongs to the device */
+	if (block->kind == SIM_MAPPED || block->kind == SIM_POOLED)
+		return NULL; /* mapped memory and pools belong to the device */
 	return (CUcontext)(block->ctx ? block->ctx : block->device->primary);
 }
 

@@ -513,7 +513,7 @@ START_TEST(a_free_in_two_steps_hides_the_block_until_the_second)
 	ck_assert_int_eq(gp_pool_free(&px.map, addr, GP_FREE_NORMAL), GP_E_NOT_USED);
 	ck_assert_int_eq(gp_pool_free_begin(&px.map, addr + 512, &(struct gp_claimed){NULL}), GP_E_INTERIOR);
 	fake_note_free(&px.fake, addr, BYTES, FAKE_FREED_UNFENCED);
-	gp_pool_free_end(&claimed);
+	gp_pool_free_end(&claimed, false, NULL);
 	fixture_check();
 	ck_assert_uint_eq(fixture_stats().requested_bytes, 0);
 	ck_assert_uint_eq(fixture_stats().used_bytes, 0);
@@ -528,7 +528,7 @@ START_TEST(a_pool_that_ends_between_the_two_steps_of_a_free_forgets_the_block)
 
 	ck_assert_int_eq(gp_pool_free_begin(&px.map, addr, &claimed), 0);
 	gp_pool_drop(px.pool);
-	gp_pool_free_end(&claimed);
+	gp_pool_free_end(&claimed, false, NULL);
 }
 END_TEST
 

@@ -146,7 +146,7 @@ START_TEST(the_memory_of_a_free_that_is_under_way_stays_until_its_second_step)
 	pool = end(NULL);
 	ck_assert_uint_eq(n_survivors, 0);
 	ck_assert_uint_eq(px.fake.n_chunks, 1);
-	gp_pool_free_end(&claimed);
+	gp_pool_free_end(&claimed, false, NULL);
 	check_gone();
 	gp_pool_put(pool);
 }
