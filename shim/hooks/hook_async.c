@@ -3,8 +3,8 @@
 
 /*
  * Allocations in stream order, and the driver's pools. The pool serves what the device's default pool would, and plain
- * pools that the program has made (made_pool.h). The driver serves everything else: other pools, captures, streams of
- * another context than the current one, green contexts, and what cannot be kept. Such memory is counted.
+ * pools that the program has made (made_pool.h). The driver serves everything else: other pools, captures, green
+ * contexts, and what cannot be kept. Such memory is counted.
  *
  * The pool hands out memory that the stream's later work may use: memory that no work uses or for which all later work
  * of the context waits, or memory that the program has freed on the same stream (hook_memory.c). The fast path is in
@@ -21,6 +21,7 @@
 #include "shim/backend/driver_pool.h"
 #include "shim/backend/first_chunk.h"
 #include "shim/backend/foreign_free.h"
+#include "shim/context/adopt.h"
 #include "shim/context/driver_call.h"
 #include "shim/context/libraries.h"
 #include "shim/context/region.h"
@@ -129,9 +130,9 @@ static CUresult alloc_counted(struct async *a)
 	return gp_unpooled_clear_if_oom(gp_unpooled_alloc(&allocation), a->ptr);
 }
 
-/* The context and the pool of an allocation. */
+/* The context of an allocation: the current one, or that of its stream. */
 struct place {
-	CUcontext current;
+	CUcontext current; /* the handle, which may be that of a green context */
 	struct gp_context *context;
 	struct gp_thread_cache *slot; /* the thread's; or NULL */
 	struct gp_context *used; /* the same, held, and to be put; or NULL: the thread's cache keeps its own pool */
@@ -164,6 +165,18 @@ static bool find_place(struct place *place)
 	return true;
 }
 
+/* Goes to the context of the stream, which is not the current one. Returns false if gpupool cannot serve that. */
+static bool go_to(struct place *place, CUcontext handle)
+{
+	struct gp_context *context = gp_context_adopt(handle) ? gp_table_find(handle, -1) : NULL;
+
+	if (!context)
+		return false;
+	gp_context_put(place->used);
+	*place = (struct place){.current = handle, .context = context, .used = context};
+	return true;
+}
+
 /* Returns GP_ASYNC_LEFT_NONE if gpupool may serve the allocation in this context, or else the reason. */
 static enum gp_async_left why_left_in(const struct gp_context *context, struct async *a)
 {
@@ -184,10 +197,10 @@ static enum gp_async_left why_left_in(const struct gp_context *context, struct a
 }
 
 /*
- * Returns GP_ASYNC_LEFT_NONE if gpupool may serve the allocation at this place, or else the reason. The stream then
- * belongs to the context.
+ * Returns GP_ASYNC_LEFT_NONE if gpupool may serve the allocation, or else the reason. The place is then that of the
+ * stream.
  */
-static enum gp_async_left why_left_at(struct async *a, const struct place *place, struct gp_stream *ret_stream)
+static enum gp_async_left why_left_at(struct async *a, struct place *place, struct gp_stream *ret_stream)
 {
 	enum gp_async_left why = why_left_in(place->context, a);
 
@@ -197,7 +210,9 @@ static enum gp_async_left why_left_at(struct async *a, const struct place *place
 		return GP_ASYNC_LEFT_GREEN_CONTEXT;
 	if (gp_unlikely(!gp_stream_identify(a->stream, a->is_per_thread, place->current, ret_stream)))
 		return gp_stream_can_identify() ? GP_ASYNC_LEFT_UNKNOWN_STREAM : GP_ASYNC_LEFT_OLD_DRIVER;
-	return gp_likely(ret_stream->ctx == place->context->handle) ? GP_ASYNC_LEFT_NONE : GP_ASYNC_LEFT_STREAM_CONTEXT;
+	if (gp_likely(ret_stream->ctx == place->context->handle))
+		return GP_ASYNC_LEFT_NONE;
+	return go_to(place, ret_stream->ctx) ? why_left_in(place->context, a) : GP_ASYNC_LEFT_STREAM_CONTEXT;
 }
 
 /*
@@ -250,7 +265,7 @@ static enum gp_async_left alloc_at(struct async *a, struct place *place, CUresul
 	if (!gp_memory_is_answered(r, ret_r))
 		return GP_ASYNC_LEFT_UNSERVED;
 	if (*ret_r == CUDA_ERROR_OUT_OF_MEMORY) {
-		gp_oom_of_device(a->bytes, &failure);
+		gp_oom_on_device(place->context->device->index, a->bytes, &failure);
 		*a->ptr = 0;
 	}
 	if (*ret_r)

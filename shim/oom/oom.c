@@ -154,12 +154,17 @@ static void report(enum gp_oom_what what, int device, uint64_t bytes, const stru
 	errno = saved_errno;
 }
 
+void gp_oom_on_device(int device, uint64_t bytes, const struct gp_failure *failure)
+{
+	report(GP_OOM_DEVICE, device, bytes, failure);
+}
+
 void gp_oom_of_device(uint64_t bytes, const struct gp_failure *failure)
 {
 	struct gp_context *context = gp_context_current();
 
 	if (context)
-		report(GP_OOM_DEVICE, context->device->index, bytes, failure);
+		gp_oom_on_device(context->device->index, bytes, failure);
 	gp_context_put(context);
 }
 

@@ -78,9 +78,11 @@ struct gp_oom {
 
 /*
  * Report that an allocation of `bytes` fails with out of memory. failure: what the pool tried for it, or a failure of 0
- * bytes if no pool tried anything. No lock may be held. These functions keep errno.
+ * bytes if no pool tried anything. No lock may be held. These functions keep errno. gp_oom_of_device: on the device of
+ * the current context.
  */
 void gp_oom_of_device(uint64_t bytes, const struct gp_failure *failure);
+void gp_oom_on_device(int device, uint64_t bytes, const struct gp_failure *failure);
 void gp_oom_of_pinned(uint64_t bytes, const struct gp_failure *failure);
 void gp_oom_of_unpooled(int device, uint64_t bytes, const struct gp_failure *failure);
 

@@ -222,6 +222,24 @@ static void frees(void)
 	CONTEXT_MUST(cuCtxSynchronize());
 }
 
+/* Work, a free and an allocation follow each other on a stream. The primary context is current at each of the calls. */
+static void reuse_elsewhere(CUstream of_created)
+{
+	size_t wrong = 0;
+
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		CUdeviceptr a = take(&primary, MIB, of_created), b;
+
+		context_spin_fill(&created, of_created, a, TOUCHED, 1, i % 3 * MS / 4);
+		give(&primary, a, of_created);
+		b = take(&primary, MIB, of_created);
+		context_fill(&created, of_created, b, TOUCHED, i);
+		wrong += context_count_wrong(&created, b, TOUCHED, i);
+		give(&primary, b, of_created);
+	}
+	app_say("wrong words", "%zu", wrong);
+}
+
 /* The stream of an allocation belongs to a context that is not current. */
 static void elsewhere(void)
 {
@@ -236,6 +254,7 @@ static void elsewhere(void)
 	app_say("wrong words", "%zu", context_count_wrong(&created, ptr, TOUCHED, 9));
 	context_enter(&primary);
 	app_result("free", cuMemFreeAsync(ptr, stream));
+	reuse_elsewhere(stream);
 	CONTEXT_MUST(cuCtxSetCurrent(NULL));
 	app_result("allocation without a context", cuMemAllocAsync(&ptr, MIB, stream));
 	app_result("free", cuMemFreeAsync(ptr, stream));

@@ -287,6 +287,32 @@ static void in_created(CUmemoryPool pool)
 	give_all(of_primary);
 }
 
+/* Allocations on a stream of the other device, whose context is not current, are from the current pool of that. */
+static void far_stream(void)
+{
+	CUdeviceptr ptrs[N_BLOCKS];
+	int ordinal = -1;
+
+	if (!devices_start_peers())
+		return;
+	for (uint32_t round = 0; round < 8; round++) {
+		devices_enter(0);
+		for (int i = 0; i < N_BLOCKS; i++)
+			APP_MUST(cuMemAllocAsync(&ptrs[i], bytes_of[i], devices[1].stream));
+		app_result("ordinal", cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, ptrs[0]));
+		app_say("ordinal", "%d", ordinal);
+		for (uint32_t i = 0; i < N_BLOCKS; i++) {
+			devices_fill_and_wait(1, ptrs[i], 10 * round + i);
+			app_say("wrong words", "%u", devices_count_wrong(1, ptrs[i], 10 * round + i));
+		}
+		devices_enter(0);
+		for (int i = 0; i < N_BLOCKS; i++)
+			APP_MUST(cuMemFreeAsync(ptrs[i], devices[1].stream));
+	}
+	devices_enter(1);
+	APP_MUST(cuStreamSynchronize(devices[1].stream));
+}
+
 /* The other device has no context when it gets access. */
 static void open_to_idle(void)
 {
@@ -328,6 +354,7 @@ const struct app_scenario app_scenarios[] = {
 	{"one-of-two", one_of_two, 0},
 	{"each-way", each_way, 0},
 	{"open-to-idle", open_to_idle, 0},
+	{"far-stream", far_stream, 0},
 	{"default-in-created", default_in_created, 0},
 	{"made-in-created", made_in_created, 0},
 	{0},

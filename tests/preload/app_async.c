@@ -752,6 +752,8 @@ const struct app_scenario app_scenarios[] = {
 	{"named-closed-pool", named_closed_pool},
 	{"created-current", created_current},
 	{"stream-of-other-device", stream_of_other_device},
+	{"stream-of-green-context", stream_of_green_context},
+	{"full-stream-of-other-device", full_stream_of_other_device},
 	{"ended-stream", ended_stream},
 	{"no-bytes", no_bytes},
 	{"green", green},

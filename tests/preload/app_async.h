@@ -89,6 +89,8 @@ void named_opened_pool(void);
 void named_closed_pool(void);
 void created_current(void);
 void stream_of_other_device(void);
+void stream_of_green_context(void);
+void full_stream_of_other_device(void);
 void ended_stream(void);
 void no_bytes(void);
 void green(void);

@@ -270,8 +270,31 @@ void created_current(void)
 	app_result("free", 0);
 }
 
+/* The primary context of device 0 is current. */
 void stream_of_other_device(void)
 {
+	uint64_t before;
+	CUstream stream;
+	CUcontext away;
+	CUdeviceptr ptr;
+
+	app_start();
+	APP_MUST(cuDevicePrimaryCtxRetain(&away, 1));
+	APP_MUST(cuCtxSetCurrent(away));
+	stream = app_stream();
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	before = calls_of_driver();
+	ptr = take(MIB, stream);
+	report_left(before);
+	app_result("free", cuMemFreeAsync(ptr, stream));
+	APP_MUST(cuCtxSetCurrent(away));
+	APP_MUST(cuCtxSynchronize());
+}
+
+/* The device of the stream has no memory for that, and the primary context of device 0 is current. */
+void full_stream_of_other_device(void)
+{
+	CUdeviceptr ptr = 0;
 	CUstream stream;
 	CUcontext away;
 
@@ -280,9 +303,7 @@ void stream_of_other_device(void)
 	APP_MUST(cuCtxSetCurrent(away));
 	stream = app_stream();
 	APP_MUST(cuCtxSetCurrent(app_ctx));
-	APP_MUST(cuMemFreeAsync(take(MIB, stream), stream));
-	report_left(0);
-	app_result("free", 0);
+	app_result("allocation", cuMemAllocAsync(&ptr, 100 * MIB, stream));
 }
 
 /* An allocation that fails. */
@@ -431,8 +452,7 @@ void opened_twice(void)
 	app_report_driver();
 }
 
-/* The primary context's memory serves no green context in stream order, whose streams are not its own. */
-void green(void)
+static CUcontext make_green(void)
 {
 	CUdevResource all, part, rest;
 	CUdevResourceDesc desc;
@@ -440,14 +460,32 @@ void green(void)
 	CUcontext ctx;
 	unsigned n = 1;
 
-	app_start();
 	APP_MUST(cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM));
 	APP_MUST(cuDevSmResourceSplitByCount(&part, &n, &all, &rest, 0, 16));
 	APP_MUST(cuDevResourceGenerateDesc(&desc, &part, 1));
 	APP_MUST(cuGreenCtxCreate(&green_ctx, desc, 0, CU_GREEN_CTX_DEFAULT_STREAM));
 	APP_MUST(cuCtxFromGreenCtx(&ctx, green_ctx));
-	APP_MUST(cuCtxSetCurrent(ctx));
+	return ctx;
+}
+
+/* The primary context's memory serves no green context in stream order, whose streams are not its own. */
+void green(void)
+{
+	app_start();
+	APP_MUST(cuCtxSetCurrent(make_green()));
 	by_driver(NULL);
+}
+
+/* The primary context is current. */
+void stream_of_green_context(void)
+{
+	CUstream stream;
+
+	app_start();
+	APP_MUST(cuCtxSetCurrent(make_green()));
+	stream = app_stream();
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	by_driver(stream);
 }
 
 void no_cache_scope(void)

@@ -245,7 +245,8 @@ static const struct {
 	{"named-closed-pool", {ON, "SIMGPU_DEVICES=2"}, NULL},
 	{"named-default-pool", {ON}, NULL},
 	{"opened-pool", {ON, "SIMGPU_DEVICES=2"}, "pool-access"},
-	{"stream-of-other-device", {ON, "SIMGPU_DEVICES=2"}, "stream-context"},
+	{"stream-of-other-device", {ON, "SIMGPU_DEVICES=2"}, NULL},
+	{"stream-of-green-context", {ON}, "stream-context"},
 	{"ended-stream", {ON}, "unknown-stream"},
 	{"no-bytes", {ON}, "invalid"},
 	{"no-cache-scope", {ON}, "no-caches"},
@@ -265,6 +266,17 @@ START_TEST(allocations_that_the_pool_cannot_serve_as_the_manual_says_are_left_to
 		}
 	run_left("app_async", rows[_i].scenario, env, rows[_i].reason);
 	ck_assert_uint_eq(play_fact("by the driver"), rows[_i].reason != NULL);
+}
+END_TEST
+
+START_TEST(an_allocation_that_fails_on_a_stream_of_another_device_is_reported_for_that_device)
+{
+	static const char *const env[] = {ON, "SIMGPU_DEVICES=2", "GPUPOOL_LIMIT=64MiB", NULL};
+
+	run("full-stream-of-other-device", env);
+	ck_assert_str_eq(play_out, "allocation: 2\n");
+	ck_assert_ptr_nonnull(strstr(play_err, "memory on device 1"));
+	ck_assert_ptr_null(strstr(play_err, "memory on device 0"));
 }
 END_TEST
 
@@ -912,6 +924,7 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc, a_block_freed_on_a_stream_of_another_device_waits_for_all_work_that_precedes_the_free,
 		0, (int)(LENGTH(pools) * LENGTH(away)));
 	tcase_add_test(tc, a_context_may_end_while_a_block_waits_for_its_stream);
+	tcase_add_test(tc, an_allocation_that_fails_on_a_stream_of_another_device_is_reported_for_that_device);
 	tcase_add_test(tc, a_thread_that_gives_access_waits_until_another_one_has_given_it);
 	tcase_add_test(tc, frees_on_a_stream_of_another_context_that_works_ask_about_one_of_them_each);
 	tcase_add_test(tc, a_free_that_is_done_is_not_held_back_by_a_later_one_on_its_stream);
