@@ -264,7 +264,7 @@ static bool is_done(struct free *free)
 	return is;
 }
 
-/* Frees of which a poll has found that their work goes on, so that it asks about no later one on the stream. */
+/* Frees whose work goes on, as a poll has found. It asks about no later free on their streams. */
 enum { BUSY_MAX = 8 };
 struct busy {
 	unsigned n;

@@ -18,7 +18,7 @@ static struct {
 	unsigned n_attached; /* number of detaches that the context survives */
 } * seen;
 static unsigned n_seen, n_seen_max;
-static bool are_more; /* contexts than there was host memory for: for good, since it is unknown which of them end */
+static bool is_incomplete; /* a context found no room. For good, since its end would not be noticed */
 static _Atomic(CUcontext) last_seen;
 _Atomic bool gp_contexts_have_ended;
 static _Atomic(CUcontext) primaries[GP_DEVICES_MAX]; /* that are known; a reset keeps the handle */
@@ -36,10 +36,13 @@ static unsigned find_locked(CUcontext handle)
 static bool has_room_locked(void)
 {
 	unsigned n_max = n_seen_max ? n_seen_max * 2 : 16;
-	void *larger = n_seen < n_seen_max ? seen : realloc(seen, n_max * sizeof(*seen));
+	void *larger;
 
-	if (!larger || n_seen < n_seen_max)
-		return larger != NULL;
+	if (n_seen < n_seen_max)
+		return true;
+	larger = realloc(seen, n_max * sizeof(*seen));
+	if (!larger)
+		return false;
 	seen = larger;
 	n_seen_max = n_max;
 	return true;
@@ -57,9 +60,9 @@ static unsigned note(CUcontext handle)
 		seen[n_seen].handle = handle;
 		seen[n_seen++].n_attached = 0;
 	} else if (is_new) {
-		are_more = true;
+		is_incomplete = true;
 	}
-	n = n_seen + are_more;
+	n = n_seen + is_incomplete;
 	gp_rwlock_unlock(&lock);
 	return n;
 }
@@ -107,7 +110,7 @@ unsigned gp_context_seen_all(CUcontext ret_handles[static GP_CONTEXTS_SEEN_MAX])
 	unsigned n;
 
 	gp_rwlock_lock_shared(&lock);
-	n = are_more || n_seen > GP_CONTEXTS_SEEN_MAX ? 0 : n_seen;
+	n = is_incomplete || n_seen > GP_CONTEXTS_SEEN_MAX ? 0 : n_seen;
 	for (unsigned i = 0; i < n; i++)
 		ret_handles[i] = seen[i].handle;
 	gp_rwlock_unlock_shared(&lock);

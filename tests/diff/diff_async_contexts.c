@@ -148,7 +148,7 @@ static void let_wait(
 
 /*
  * A block is allocated in one context, used in one and freed in one. Then one allocates. Each bit of i chooses a
- * context. Only the order that the program makes lies between them.
+ * context. Events order the first three steps.
  */
 static size_t cross(const CUstream streams[static 2], unsigned i)
 {
@@ -294,8 +294,8 @@ static void no_wait(void)
 }
 
 /*
- * A block is freed on a stream of another context than its own while that stream works. Meanwhile a third stream
- * captures, which takes part in nothing of that. Later the block's context allocates again.
+ * A block is freed on a busy stream of another context than its own. Meanwhile a third stream captures, which has
+ * nothing to do with the block. Later the block's context allocates again.
  */
 static size_t free_beside_capture(
 	const struct work_context *owner, const struct work_context *user, const struct work_context *capturer)

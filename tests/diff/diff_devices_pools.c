@@ -287,7 +287,7 @@ static void in_created(CUmemoryPool pool)
 	give_all(of_primary);
 }
 
-/* Allocations on a stream of the other device, whose context is not current, are from the current pool of that. */
+/* An allocation on a stream of the other device comes from that device, although its context is not current. */
 static void far_stream(void)
 {
 	CUdeviceptr ptrs[N_BLOCKS];

@@ -5,6 +5,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 
 #include "app_async.h"
@@ -25,6 +26,30 @@ CUdeviceptr take(size_t bytes, CUstream stream)
 uint64_t calls_of_driver(void)
 {
 	return app_calls("cuMemAllocAsync") + app_calls("cuMemAllocFromPoolAsync") + app_calls("cuMemAllocAsync_ptsz");
+}
+
+static _Atomic bool is_host_free;
+
+void wait_for_host(void *unused)
+{
+	while (!atomic_load(&is_host_free))
+		sched_yield();
+}
+
+void let_work_go_on(void)
+{
+	atomic_store(&is_host_free, true);
+}
+
+CUcontext use_in_created(CUdeviceptr ptr, CUstream *ret_stream)
+{
+	CUcontext ctx;
+
+	APP_MUST(cuCtxCreate_v2(&ctx, 0, 0));
+	APP_MUST(cuStreamCreate(ret_stream, CU_STREAM_NON_BLOCKING));
+	APP_MUST(cuLaunchHostFunc(*ret_stream, wait_for_host, NULL));
+	APP_MUST(cuMemsetD32Async(ptr, 2, 16, *ret_stream));
+	return ctx;
 }
 
 CUmemoryPool default_pool(int device)
@@ -776,14 +801,14 @@ const struct app_scenario app_scenarios[] = {
 	{"elsewhere-blocking", elsewhere_blocking},
 	{"elsewhere-ended", elsewhere_ended},
 	{"elsewhere-full", elsewhere_full},
+	{"elsewhere-many", elsewhere_many},
+	{"elsewhere-uncached", elsewhere_uncached},
+	{"elsewhere-in-turn", elsewhere_in_turn},
 	{"apart", apart},
 	{"apart-at-limit", apart_at_limit},
 	{"apart-on-the-map", apart_on_the_map},
 	{"apart-by-threads", apart_by_threads},
 	{"apart-in-created", apart_in_created},
-	{"apart-many", apart_many},
-	{"apart-uncached", apart_uncached},
-	{"apart-in-turn", apart_in_turn},
 	{"apart-and-synchronous", apart_and_synchronous},
 	{"apart-and-ended", apart_and_ended},
 	{"apart-and-ended-early", apart_and_ended_early},

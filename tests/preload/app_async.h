@@ -17,6 +17,13 @@ uint64_t calls_of_driver(void);
 
 CUmemoryPool default_pool(int device);
 
+/* Work of a stream (cuLaunchHostFunc) that goes on until let_work_go_on is called. */
+void wait_for_host(void *unused);
+void let_work_go_on(void);
+
+/* Makes a context current in which such work of a new stream uses the memory. */
+CUcontext use_in_created(CUdeviceptr ptr, CUstream *ret_stream);
+
 /*
  * Pairs of an allocation and a free of three sizes with a kernel between them, on one stream. Returns the number of
  * driver calls but for the launches.
@@ -29,9 +36,6 @@ void apart_at_limit(void);
 void apart_on_the_map(void);
 void apart_by_threads(void);
 void apart_in_created(void);
-void apart_many(void);
-void apart_uncached(void);
-void apart_in_turn(void);
 void apart_and_synchronous(void);
 void apart_and_ended(void);
 void apart_and_ended_early(void);
@@ -42,6 +46,9 @@ void elsewhere_legacy(void);
 void elsewhere_blocking(void);
 void elsewhere_ended(void);
 void elsewhere_full(void);
+void elsewhere_many(void);
+void elsewhere_uncached(void);
+void elsewhere_in_turn(void);
 
 /* Scenarios of app_async_outlive.c. */
 void outlive_at_limit(void);

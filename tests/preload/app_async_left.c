@@ -270,7 +270,19 @@ void created_current(void)
 	app_result("free", 0);
 }
 
-/* The primary context of device 0 is current. */
+/* Returns a stream of device 1. The primary context of device 0 is current. */
+static CUstream start_with_stream_away(CUcontext *ret_away)
+{
+	CUstream stream;
+
+	app_start();
+	APP_MUST(cuDevicePrimaryCtxRetain(ret_away, 1));
+	APP_MUST(cuCtxSetCurrent(*ret_away));
+	stream = app_stream();
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	return stream;
+}
+
 void stream_of_other_device(void)
 {
 	uint64_t before;
@@ -278,11 +290,7 @@ void stream_of_other_device(void)
 	CUcontext away;
 	CUdeviceptr ptr;
 
-	app_start();
-	APP_MUST(cuDevicePrimaryCtxRetain(&away, 1));
-	APP_MUST(cuCtxSetCurrent(away));
-	stream = app_stream();
-	APP_MUST(cuCtxSetCurrent(app_ctx));
+	stream = start_with_stream_away(&away);
 	before = calls_of_driver();
 	ptr = take(MIB, stream);
 	report_left(before);
@@ -291,18 +299,14 @@ void stream_of_other_device(void)
 	APP_MUST(cuCtxSynchronize());
 }
 
-/* The device of the stream has no memory for that, and the primary context of device 0 is current. */
+/* The device of the stream has no memory for that. */
 void full_stream_of_other_device(void)
 {
 	CUdeviceptr ptr = 0;
 	CUstream stream;
 	CUcontext away;
 
-	app_start();
-	APP_MUST(cuDevicePrimaryCtxRetain(&away, 1));
-	APP_MUST(cuCtxSetCurrent(away));
-	stream = app_stream();
-	APP_MUST(cuCtxSetCurrent(app_ctx));
+	stream = start_with_stream_away(&away);
 	app_result("allocation", cuMemAllocAsync(&ptr, 100 * MIB, stream));
 }
 

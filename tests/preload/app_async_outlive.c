@@ -208,14 +208,6 @@ void outlive_under_work(void)
 	app_report_driver();
 }
 
-static _Atomic bool is_host_free;
-
-static void wait_for_host(void *unused)
-{
-	while (!atomic_load(&is_host_free))
-		sched_yield();
-}
-
 /* The context ends between a free on a stream of another context and the end of that stream's work. */
 void outlive_away(void)
 {
@@ -232,7 +224,7 @@ void outlive_away(void)
 	app_result("free", cuMemFreeAsync(ptr, stream));
 	APP_MUST(cuDevicePrimaryCtxReset_v2(0));
 	app_say("still there", "%d", counted_bytes() >= 8 * MIB);
-	atomic_store(&is_host_free, true);
+	let_work_go_on();
 	app_result("the work", cuStreamSynchronize(stream));
 	APP_MUST(cuCtxDestroy_v2(ctx));
 	app_start();
@@ -246,18 +238,6 @@ static void poll(void)
 
 	for (unsigned i = 0; i < 4; i++)
 		APP_MUST(cuMemGetInfo_v2(&available, &total));
-}
-
-/* Makes a context current in which work of a new stream uses the memory until the host lets it go on. */
-static CUcontext use_in_created(CUdeviceptr ptr, CUstream *ret_stream)
-{
-	CUcontext ctx;
-
-	APP_MUST(cuCtxCreate_v2(&ctx, 0, 0));
-	APP_MUST(cuStreamCreate(ret_stream, CU_STREAM_NON_BLOCKING));
-	APP_MUST(cuLaunchHostFunc(*ret_stream, wait_for_host, NULL));
-	APP_MUST(cuMemsetD32Async(ptr, 2, 16, *ret_stream));
-	return ctx;
 }
 
 static void *destroy(void *ctx)
@@ -286,7 +266,7 @@ void outlive_in_destroyed(void)
 	app_await_stopped_call();
 	poll();
 	app_say("still there", "%d", counted_bytes() >= 8 * MIB);
-	atomic_store(&is_host_free, true);
+	let_work_go_on();
 	app_release_calls();
 	APP_MUST(pthread_join(thread, &r));
 	app_result("destroy", (int)(uintptr_t)r);
@@ -315,7 +295,7 @@ void outlive_unknown(void)
 	APP_MUST(cuCtxSetCurrent(second));
 	poll();
 	app_say("still there", "%d", counted_bytes() >= 8 * MIB);
-	atomic_store(&is_host_free, true);
+	let_work_go_on();
 	app_result("the work", cuStreamSynchronize(stream));
 	APP_MUST(cuCtxDestroy_v2(unknown));
 	APP_MUST(cuCtxDestroy_v2(second));
@@ -343,7 +323,7 @@ void outlive_unknown_user(void)
 	APP_MUST(cuCtxSetCurrent(app_ctx));
 	poll();
 	app_say("still there", "%d", counted_bytes() >= 8 * MIB);
-	atomic_store(&is_host_free, true);
+	let_work_go_on();
 	APP_MUST(cuCtxSetCurrent(ctx));
 	app_result("the work", cuStreamSynchronize(stream));
 	poll();
@@ -437,7 +417,7 @@ void outlive_in_host_function(void)
 	APP_MUST(cuLaunchHostFunc(stream, ask_in_host_function, &r));
 	APP_MUST(cuMemsetD32Async(ptr, 2, 16, stream));
 	app_result("free", cuMemFreeAsync(ptr, stream));
-	atomic_store(&is_host_free, true);
+	let_work_go_on();
 	app_result("the work", cuStreamSynchronize(stream));
 	app_result("asked in the function", r);
 	say_leftovers();

@@ -271,7 +271,7 @@ static void run(CUfunction function, void **params)
 	APP_MUST(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL));
 }
 
-/* More contexts than gpupool knows by their handles, of which one has ended. The last one works. */
+/* There are more contexts than gpupool asks about at a time. One has ended, and the last one works. */
 static void crowd(void)
 {
 	CUcontext ctxs[70];

@@ -394,7 +394,7 @@ START_TEST(memory_that_is_asleep_ends_with_its_context_if_it_cannot_wake)
 }
 END_TEST
 
-START_TEST(a_process_with_more_contexts_than_gpupool_knows_does_not_sleep_after_the_end_of_one_either)
+START_TEST(a_process_with_more_contexts_than_gpupool_can_ask_about_does_not_sleep)
 {
 	play_run(&(struct play){.program = "app_sleep", .words = {"crowd"}, .env = vmm, .preload = play_library});
 	ck_assert_int_eq(play_status, 0);
@@ -617,7 +617,7 @@ static void add(TCase *tc)
 	tcase_add_loop_test(
 		tc, a_process_asleep_wakes_for_the_end_of_a_context_whose_memory_outlives_it, 0, LENGTH(owners));
 	tcase_add_loop_test(tc, memory_that_is_asleep_ends_with_its_context_if_it_cannot_wake, 0, LENGTH(owners));
-	tcase_add_test(tc, a_process_with_more_contexts_than_gpupool_knows_does_not_sleep_after_the_end_of_one_either);
+	tcase_add_test(tc, a_process_with_more_contexts_than_gpupool_can_ask_about_does_not_sleep);
 	tcase_add_test(tc, all_contexts_and_devices_of_a_process_sleep_and_wake_together);
 	tcase_add_test(tc, content_that_is_dropped_is_zero_when_the_process_wakes_and_the_rest_is_kept);
 	tcase_add_test(tc, a_process_that_was_stopped_does_not_carry_out_a_sleep_that_came_too_late);
