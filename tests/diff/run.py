@@ -155,9 +155,10 @@ def is_wanted(invocation, program, way, config):
     Returns True if the program runs in this configuration. --brief is for machines on which a process takes long to
     start: it leaves only the essential configurations, and those that take back a deviation of this program.
     """
-    if config.name not in way.configs or not invocation.is_brief or config.name in way.essential:
-        return config.name in way.configs
-    return any(d.switch == config.name for d, _ in compare.rows_for(deviations.DEVIATIONS, program, invocation.name))
+    name = config.listed_name
+    if name not in way.configs or not invocation.is_brief or name in way.essential:
+        return name in way.configs
+    return any(d.switch == name for d, _ in compare.rows_for(deviations.DEVIATIONS, program, invocation.name))
 
 
 def judge_program(invocation, program, runs, configs):
@@ -177,8 +178,8 @@ def judge_program(invocation, program, runs, configs):
         for config in configs:
             if is_wanted(invocation, program, way, config):
                 run = runs(way, config, 0)
-                differences = compare.compare(raw.answers, run.answers, config.name, rows)
-                shown.setdefault(config.name, []).extend(differences)
+                differences = compare.compare(raw.answers, run.answers, config.listed_name, rows)
+                shown.setdefault(config.listed_name, []).extend(differences)
                 yield config_result(name, config, raw, run, differences)
     if is_whole and rows:
         yield table_result(program, rows, shown)
@@ -243,7 +244,7 @@ def parse_arguments():
     parser.add_argument("--programs", type=pathlib.Path, required=True)
     parser.add_argument("--sim", type=pathlib.Path)
     parser.add_argument("--program", action="append")
-    parser.add_argument("--config", action="append", choices=suite.CONFIG_NAMES)
+    parser.add_argument("--config", action="append", choices=(*suite.CONFIG_NAMES, suite.AUTO.name))
     parser.add_argument("--devices", type=int, default=1, help="the number of GPUs of the machine")
     parser.add_argument("--jobs", type=int, default=1, help="run this many processes at the same time")
     parser.add_argument("--limit", type=int, default=SCENARIO_LIMIT_S, help="end a scenario after this many seconds")
@@ -257,7 +258,7 @@ def main():
     suite.reserve_descriptors()
     invocation = Invocation(options.preload.resolve(), options.programs.resolve(),
                   options.sim.resolve() if options.sim else None, options.devices, options.limit, options.brief)
-    configs = [c for c in suite.CONFIGS if not options.config or c.name in options.config]
+    configs = [c for c in (*suite.CONFIGS, suite.AUTO) if c.name in (options.config or suite.CONFIG_NAMES)]
     names = find_programs(invocation.programs, options.program)
     tap, results = Tap(), []
     alone = [name for name in names if any(way.is_alone for way in suite.needs_of(name))]

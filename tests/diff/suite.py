@@ -24,10 +24,18 @@ def reserve_descriptors():
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """variables: the environment variables that configure the library; None: the library is not loaded."""
+    """
+    variables: the environment variables that configure the library; None: the library is not loaded. like: the
+    configuration of whose needs and deviations this one has its own.
+    """
 
     name: str
     variables: dict | None = None
+    like: str | None = None
+
+    @property
+    def listed_name(self):
+        return self.like or self.name
 
     @property
     def is_pooled(self):
@@ -60,6 +68,8 @@ CONFIGS = [
     Config("off", {"GPUPOOL": "off"}),
 ]
 CONFIG_NAMES = tuple(config.name for config in CONFIGS)
+# Runs only on request. Where the device and the driver allow it, auto is vmm.
+AUTO = Config("auto", {"GPUPOOL_POOL": "auto"}, like="vmm")
 BACKENDS = ("device", "managed", "async")
 # Only the segments depend on the backend, so only programs that can see the kind of memory run with each backend.
 USUAL_NAMES = tuple(name for name in CONFIG_NAMES if name not in (*BACKENDS, "uncached", "asyncoff"))

@@ -6,12 +6,14 @@ import pathlib
 import re
 import sys
 import unittest
+from unittest import mock
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
 import compare
 import deviations
+import run
 import suite
 from deviations import Deviation, Row
 
@@ -129,6 +131,27 @@ def manual():
             table[row[1]] = row[2]
     text = " ".join(re.sub(r"^\.(Fn|Ev|Cm|Dv|Xr|Pq|Nm) ?", "", line) for line in lines)
     return text, table
+
+
+class AutoTest(unittest.TestCase):
+    def test_auto_runs_wherever_vmm_does(self):
+        vmm = next(config for config in suite.CONFIGS if config.name == "vmm")
+        for is_brief in (False, True):
+            invocation = run.Invocation(pathlib.Path("a.so"), HERE, None, 1, 1, is_brief)
+            for program, ways in suite.NEEDS.items():
+                for way in ways:
+                    wanted = [run.is_wanted(invocation, program, way, config) for config in (vmm, suite.AUTO)]
+                    self.assertEqual(*wanted, (program, way.name))
+
+    def test_auto_has_the_deviations_of_vmm(self):
+        row = Row("program", "wrong/again", ("vmm",), "0|2")
+        table = [Deviation("what", "why", "none", "kept", "manual", (row,))]
+        texts = {"raw": "wrong/again: 1\n", "auto": "wrong/again: 0\n"}
+        with mock.patch.object(deviations, "DEVIATIONS", table):
+            found = list(run.judge_program(
+                run.Invocation(pathlib.Path("a.so"), HERE, None, 1, 1, False), "program",
+                lambda way, config, nth: run.Run(texts[config.name], 0, "", config.is_pooled, 0.0), [suite.AUTO]))
+        self.assertEqual([(result.config, result.ok) for result in found], [("raw", True), ("auto", True), ("table", True)])
 
 
 class ManualTest(unittest.TestCase):

@@ -66,9 +66,9 @@ def check_ends(results, out, library):
             results.note(f"{config.name} | {name}", value, "MiB")
 
 
-def check_same(results, out, library, jobs):
+def check_same(results, out, library, options):
     part_semantics.build()
-    rows, status = part_semantics.run_suite(out / "backends", SAME, library, jobs, ["device", *BACKENDS], False)
+    rows, status = part_semantics.run_suite(out / "backends", SAME, library, options, ["device", *BACKENDS], False)
     results.check("the runner finished", rows and status in (0, 1), f"{len(rows)} results, status {status}")
     part_semantics.take(results, [row for row in rows if row["config"] != "table"])
     part_semantics.print_unexpected(rows)
@@ -81,4 +81,4 @@ def run(results, out, options):
     check_reuse(results, out, library)
     check_export(results, out, library)
     check_ends(results, out, library)
-    check_same(results, out, library, options.jobs)
+    check_same(results, out, library, options)

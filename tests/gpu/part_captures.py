@@ -35,11 +35,12 @@ def run_fenceless(results, out, options):
         results.check("old driver: its library", False, str(trouble).splitlines()[-1])
         return
     directory = out / "captures" / "old"
-    rows, status = part_semantics.run_suite(directory, FENCELESS, library, options.jobs, FENCELESS_CONFIGS)
+    rows, status = part_semantics.run_suite(directory, FENCELESS, library, options, FENCELESS_CONFIGS)
     results.check("old driver: the runner finished", rows and status in (0, 1), f"status {status}")
     part_semantics.take(results, rows, "old driver, ")
     part_semantics.print_unexpected(rows)
-    config = programs.Config("old", library, {"GPUPOOL_POOL": "split"})
+    (kind,) = programs.kinds(["split"], options)
+    config = programs.Config("old", library, {"GPUPOOL_POOL": kind})
     for mode in part_streams.modes(config, SCALE * options.scale):
         part_streams.run_matrix(results, out, config, mode)
 
@@ -54,10 +55,10 @@ def addresses_of(directory):
     return max(counts, default=None)
 
 
-def run_facts(results, out):
+def run_facts(results, out, options):
     """Checks by facts, not by answers, that memory is still reused after every kind of end of a capture."""
     library = programs.preload_library()
-    for kind in ["simple", "split"]:
+    for kind in programs.kinds(["simple", "split"], options):
         config = programs.Config(kind, library, {"GPUPOOL_POOL": kind})
         directory = out / "captures" / "facts" / kind
         for name in ["capture_ends", "capture_threads"]:
@@ -71,15 +72,15 @@ def run_facts(results, out):
         results.check(f"{kind}: memory is reused after captures", ok, f"{found} addresses of 96")
 
 
-def run_graphs(results, out):
+def run_graphs(results, out, options):
     library = programs.preload_library()
     for module, name, script, wanted in GRAPHS:
         if not importlib.util.find_spec(module):
             results.note(f"{name}'s graphs: skipped, not installed", None)
             continue
         answers = {}
-        for config in programs.pool_configs(library):
-            if config.name not in wanted:
+        for config in programs.pool_configs(library, options):
+            if config.name not in (*wanted, "auto", "auto/comp"):
                 continue
             log = out / "captures" / f"{name}-{config.name}.txt".replace("/", "-").replace(" ", "-")
             words = [sys.executable, programs.SOURCES / script]
@@ -95,7 +96,7 @@ def run_graphs(results, out):
 
 
 def run(results, out, options):
-    part_semantics.compare(results, out, "captures", options.jobs)
-    run_facts(results, out)
+    part_semantics.compare(results, out, "captures", options)
+    run_facts(results, out, options)
     run_fenceless(results, out, options)
-    run_graphs(results, out)
+    run_graphs(results, out, options)

@@ -85,10 +85,10 @@ def note_costs(results, out, library):
         results.check(f"{config.name}: costs", done.status == 0 and len(costs) == 9, f"status {done.status}")
 
 
-def check_same(results, out, library, jobs):
+def check_same(results, out, library, options):
     """Checks that programs get the same answers as raw, except for differences that a waiting free explains."""
     part_semantics.build()
-    rows, status = part_semantics.run_suite(out / "debug", SAME, library, jobs, configs=["debug"], is_brief=False)
+    rows, status = part_semantics.run_suite(out / "debug", SAME, library, options, configs=["debug"], is_brief=False)
     results.check("the runner finished", rows and status in (0, 1), f"{len(rows)} results, status {status}")
     part_semantics.take(results, [row for row in rows if row["config"] != "table"])
     part_semantics.print_unexpected(rows)
@@ -101,4 +101,4 @@ def run(results, out, options):
     check_wrong(results, out, library)
     check_innocent(results, out, library)
     note_costs(results, out, library)
-    check_same(results, out, library, options.jobs)
+    check_same(results, out, library, options)

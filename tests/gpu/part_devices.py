@@ -55,7 +55,7 @@ def run_alone(results, out, names):
 def run(results, out, options):
     names = ["first_alone"]
     if part_semantics.count_devices() > 1:
-        part_semantics.compare(results, out, "devices", options.jobs)
+        part_semantics.compare(results, out, "devices", options)
         names.append("first")
     else:
         print("devices: skipped except for one check: needs two GPUs", flush=True)

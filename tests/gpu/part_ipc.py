@@ -24,7 +24,6 @@ import programs
 
 PRELOAD = programs.ROOT / "tests" / "preload"
 PROBE_SECONDS, PAIR_SECONDS, WORK_SECONDS = 300, 60, 110
-KINDS = ["none", "simple", "binned", "split", "vmm"]
 
 # The scenarios (tests/preload/test_preload_ipc.c). OF_WHOLES are those in which a process without the library can take
 # part while the other has a pool of the kind split.
@@ -89,8 +88,8 @@ SIMULATED = {
 # is undefined; a handle made by gpupool is refused.
 ALLOWED = [
     (r"(both|exporter)/none", "again", r"open of the old handle: 800"),
-    (r"both/(split|completed|vmm)", "again", r"open of the old handle: 1"),
-    (r"both/(split|completed|vmm)", "ended", r"open( of a closed handle)?: 1"),
+    (r"both/(split|completed|vmm|auto)", "again", r"open of the old handle: 1"),
+    (r"both/(split|completed|vmm|auto)", "ended", r"open( of a closed handle)?: 1"),
 ]
 
 
@@ -162,18 +161,19 @@ def run_probe(results, out):
         print(f"    {line}")
 
 
-def pair_configs(library):
+def pair_configs(library, options):
     """Yields (configuration, its scenarios)."""
-    for kind in KINDS:
-        is_split = kind in ("split", "vmm")
+    for kind in programs.kinds(programs.KINDS, options):
+        is_split = kind in ("split", "vmm", "auto")
         yield Pair(f"both/{kind}", library, kind), ALL
         alone = ONE_WAY if is_split else ALL
         yield Pair(f"importer/{kind}", library, kind, exporter=False), alone
-        if kind == "vmm":
+        if kind in ("vmm", "auto"):
             continue  # a process without the library cannot open its handles
         alone = OF_WHOLES if is_split else ALL
         yield Pair(f"exporter/{kind}", library, kind, importer=False), alone
-    completed = Pair("both/completed", library, "split")
+    (kind,) = programs.kinds(["split"], options)
+    completed = Pair("both/completed", library, kind)
     completed.variables["GPUPOOL_REUSE"] = "completed"
     yield completed, ALL
 
@@ -203,9 +203,9 @@ def differences(raw, found, config):
     return lines
 
 
-def run_pairs(results, out, library, jobs_at_once):
-    configs = [(programs.Config("raw"), ALL), *pair_configs(library)]
-    with concurrent.futures.ThreadPoolExecutor(jobs_at_once) as pool:
+def run_pairs(results, out, library, options):
+    configs = [(programs.Config("raw"), ALL), *pair_configs(library, options)]
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         jobs = {
             config.name: {key: pool.submit(run_pair, out, config, *key) for key in scenarios}
             for config, scenarios in configs
@@ -244,7 +244,7 @@ class Work:
 NCCL_KINDS = ["none", "binned", "split", "vmm", "auto"]
 CUMEM = {"NCCL_CUMEM_ENABLE": "1"}
 WORKS = [
-    Work("torch", "work_torch_ipc.py", 1, KINDS, 4),
+    Work("torch", "work_torch_ipc.py", 1, programs.KINDS, 4),
     Work("nccl", "work_nccl.py", 2, NCCL_KINDS, 2, "P2P/IPC"),
     Work("nccl, cumem", "work_nccl.py", 2, ["split", "vmm", "auto"], 2, "P2P/CUMEM", CUMEM),
     Work("nccl, registered", "work_nccl_register.py", 2, NCCL_KINDS, 2, "P2P/IPC"),
@@ -284,15 +284,15 @@ def mpi_variables(folder):
     }
 
 
-def work_configs(work, library):
+def work_configs(work, library, options):
     """Yields (configuration, variables); raw comes first."""
     off = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
     variables = {**mpi_variables(mpi_folder()), **work.variables} if work.is_of_mpi else work.variables
     raw = programs.Config("raw")
-    pools = [programs.Config(kind, library, {"GPUPOOL_POOL": kind}) for kind in work.kinds]
+    pools = [programs.Config(kind, library, {"GPUPOOL_POOL": kind}) for kind in programs.kinds(work.kinds, options)]
     for config in [raw, *pools]:
         yield config, variables
-        if not work.is_of_mpi and config.name in ("raw", "split", "vmm"):
+        if not work.is_of_mpi and config.name in ("raw", "split", "vmm", "auto"):
             yield dataclasses.replace(config, name=f"{config.name}, own pool off"), {**variables, **off}
 
 
@@ -331,8 +331,8 @@ def judge(results, work, config, done, expected):
         results.check(f"{work.name}, {config.name}: by IPC", ok, " ".join(seen)[:40])
 
 
-def run_work(results, out, work, library):
-    configs = list(work_configs(work, library))
+def run_work(results, out, work, library, options):
+    configs = list(work_configs(work, library, options))
     with concurrent.futures.ThreadPoolExecutor(work.jobs) as pool:
         jobs = [pool.submit(run_once, out, work, *row) for row in configs]
         found = [job.result() for job in jobs]
@@ -350,7 +350,7 @@ def reason_to_skip(work):
     return f"it needs {work.least_gpus} GPUs" if count_gpus() < work.least_gpus else None
 
 
-def run_works(results, out, library):
+def run_works(results, out, library, options):
     for work in WORKS:
         reason = reason_to_skip(work)
         if reason:
@@ -358,7 +358,7 @@ def run_works(results, out, library):
             continue
         if work.is_of_mpi:
             compile_mpi(mpi_folder())
-        run_work(results, out, work, library)
+        run_work(results, out, work, library, options)
 
 
 def run(results, out, options):
@@ -366,5 +366,5 @@ def run(results, out, options):
     build()
     library = programs.preload_library()
     run_probe(results, out)
-    run_pairs(results, out, library, options.jobs)
-    run_works(results, out, library)
+    run_pairs(results, out, library, options)
+    run_works(results, out, library, options)

@@ -10,4 +10,4 @@ import part_semantics
 
 
 def run(results, out, options):
-    part_semantics.compare(results, out, "lives", options.jobs)
+    part_semantics.compare(results, out, "lives", options)

@@ -47,7 +47,7 @@ def take_line(results, config, word, pairs, build):
 def run(results, out, options):
     del options
     programs.build_programs()
-    for config in programs.pool_configs(programs.preload_library()):
+    for config in programs.pool_configs(programs.preload_library(), options):
         for build, program in [("static", "pairs"), ("shared", "pairs_shared")]:
             log = out / "patterns" / f"{config.name.replace('/', '-')}-{build}.txt"
             more = {"GPUPOOL_LOG": "info"} if build == "shared" else {}

@@ -134,9 +134,10 @@ def scenario_limit(names):
     return HANGING_LIMIT_S if may_hang else SCENARIO_LIMIT_S
 
 
-def run_suite(out, names, library, jobs, configs=(), is_brief=True):
+def run_suite(out, names, library, options, configs=(), is_brief=True):
     """
-    Runs the runner; returns its results, which may be incomplete, and its exit status. Its report goes to a file.
+    Runs the runner; returns its results, which may be incomplete, and its exit status. Its report goes to a file. With
+    options.auto the configuration auto runs in place of the given or all ones.
     Processes create contexts one after the other, and most programs spend most of their time on that, so with many jobs
     some exceed their limit.
     """
@@ -144,11 +145,11 @@ def run_suite(out, names, library, jobs, configs=(), is_brief=True):
     answer = out / "results.jsonl"
     answer.write_text("")
     words = [sys.executable, DIFF / "run.py", "--library", library, "--programs", DIFF_BIN]
-    words += ["--devices", count_devices(), "--jobs", jobs, "--json", answer]
+    words += ["--devices", count_devices(), "--jobs", options.jobs, "--json", answer]
     words += ["--limit", scenario_limit(names), *(["--brief"] if is_brief else [])]
     for name in names:
         words += ["--program", name]
-    for config in configs:
+    for config in programs.kinds(configs, options):
         words += ["--config", config]
     with (out / "report.txt").open("w") as report:
         try:
@@ -209,18 +210,18 @@ def run_probes(results, out):
     results.check("probes: finished", done.status == 0, f"status {done.status}")
 
 
-def compare(results, out, part, jobs):
+def compare(results, out, part, options):
     programs.build_programs()
     build()
     names = [row[0] for row in all_recipes() if part_of(row[0]) == part]
-    rows, status = run_suite(out / part, names, programs.preload_library(), jobs)
+    rows, status = run_suite(out / part, names, programs.preload_library(), options)
     results.check("the runner finished", rows and status in (0, 1), f"{len(rows)} results, status {status}")
     take(results, rows)
     print_unexpected(rows)
 
 
 def run(results, out, options):
-    compare(results, out, "semantics", options.jobs)
+    compare(results, out, "semantics", options)
     run_probes(results, out)
-    raw_and_kinds = programs.pool_configs(programs.preload_library())[:6]
+    raw_and_kinds = programs.pool_configs(programs.preload_library(), options)[:6]
     exports.run(results, out, DIFF_BIN / "diff_dmabuf", raw_and_kinds)

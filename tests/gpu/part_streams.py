@@ -42,15 +42,16 @@ def modes(config, scale):
         yield ["plain", SEED, rounds(PLAIN[0])]
 
 
-def configs(library, defective):
+def configs(library, defective, options):
     yield programs.Config("raw")
-    for kind in ["split", "vmm", "binned", "simple"]:
+    for kind in programs.kinds(["split", "vmm", "binned", "simple"], options):
         for reuse in ["ordered", "completed"]:
             variables = {"GPUPOOL_POOL": kind, "GPUPOOL_REUSE": reuse}
             yield programs.Config(f"{kind}/{reuse}", library, variables)
-    yield programs.Config("split", library, {"GPUPOOL_POOL": "split"})
+    (kind,) = programs.kinds(["split"], options)
+    yield programs.Config(kind, library, {"GPUPOOL_POOL": kind})
     for name, broken in defective.items():
-        variables = {"GPUPOOL_POOL": "split", "GPUPOOL_REUSE": "ordered"}
+        variables = {"GPUPOOL_POOL": kind, "GPUPOOL_REUSE": "ordered"}
         yield programs.Config(name, broken, variables)
 
 
@@ -150,12 +151,12 @@ def run(results, out, options):
             defective[name] = make()
         except programs.Trouble as trouble:
             results.check(f"the defective build {name}", False, str(trouble).splitlines()[-1])
-    for config in programs.pool_configs(library)[:5]:
+    for config in programs.pool_configs(library, options)[:5]:
         run_free_wait(results, out, config)
         run_order_ends(results, out, config)
         run_inflight(results, out, config)
         if config.name not in ("raw", "none"):
             submissions.run(results, out, config)
-    for config in configs(library, defective):
+    for config in configs(library, defective, options):
         for mode in modes(config, options.scale):
             run_matrix(results, out, config, mode)

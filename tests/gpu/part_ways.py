@@ -9,4 +9,4 @@ import part_semantics
 
 
 def run(results, out, options):
-    part_semantics.compare(results, out, "ways", options.jobs)
+    part_semantics.compare(results, out, "ways", options)

@@ -209,14 +209,23 @@ class Config:
         return env
 
 
-def pool_configs(library):
+KINDS = ("none", "simple", "binned", "split", "vmm")
+
+
+def kinds(usual, options):
+    """The pool types that a part runs: the usual ones, or auto in their place."""
+    return ["auto"] if options.auto else list(usual)
+
+
+def pool_configs(library, options):
     """Configurations: raw, each kind of pool with its defaults, and the two reuse modes that are not the default."""
     configs = [Config("raw")]
-    for kind in ["none", "simple", "binned", "split", "vmm"]:
+    for kind in kinds(KINDS, options):
         configs.append(Config(kind, library, {"GPUPOOL_POOL": kind}))
-    for reuse in ["ordered", "completed"]:
-        variables = {"GPUPOOL_POOL": "split", "GPUPOOL_REUSE": reuse}
-        configs.append(Config(f"split/{reuse[:4]}", library, variables))
+    for kind in kinds(["split"], options):
+        for reuse in ["ordered", "completed"]:
+            variables = {"GPUPOOL_POOL": kind, "GPUPOOL_REUSE": reuse}
+            configs.append(Config(f"{kind}/{reuse[:4]}", library, variables))
     return configs
 
 

@@ -74,6 +74,8 @@ PARTS = {
     "samples": part_samples,
 }
 
+# The parts that can run with GPUPOOL_POOL=auto in place of the pool types.
+AUTO_PARTS = ("streams", "semantics", "ipc", "deadlocks", "captures", "lives")
 SKIPPED = 77
 
 
@@ -88,7 +90,11 @@ def part_name(word, parts=PARTS, prog="gpu-test"):
 
 
 def step_list(options):
-    print("\n".join(map(part_name, options.words) if options.words else PARTS))
+    names = list(map(part_name, options.words)) or (AUTO_PARTS if options.auto else PARTS)
+    for name in names:
+        if options.auto and name not in AUTO_PARTS:
+            raise SystemExit(f"gpu-test: --auto is for the parts {', '.join(AUTO_PARTS)}, not for {name}")
+    print("\n".join(names))
 
 
 def step_check(options):
@@ -155,6 +161,7 @@ def save(options, statuses):
             print(f"gpu-test: {name} has no results to save")
             continue
         command = f"scripts/gpu-test --part {name}" + (f" --scale {options.scale:g}" if options.scale != 1 else "")
+        command += " --auto" if options.auto else ""
         run = result_file.describe_run(programs.ROOT, command)
         if hasattr(PARTS[name], "software"):
             run["software"] = ", ".join(filter(None, [run.get("software"), *PARTS[name].software(rows)]))
@@ -181,6 +188,7 @@ def main(prog="gpu-test", steps=STEPS, add_arguments=lambda parser: None):
     parser.add_argument("--out", type=pathlib.Path)
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--jobs", type=int, default=3)
+    parser.add_argument("--auto", action="store_true")
     parser.add_argument("--bundle", action="store_true")
     parser.add_argument("--save", type=pathlib.Path)
     add_arguments(parser)

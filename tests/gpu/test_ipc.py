@@ -6,6 +6,7 @@
 import os
 import pathlib
 import sys
+import types
 import unittest
 from unittest import mock
 
@@ -95,10 +96,11 @@ class WorksTest(WithOut):
         self.assertEqual(self.judge(text=line.replace("cuda_ipc/cuda", "sysv/memory") + answer, name="mpi"), 1)
 
     def test_each_variant_comes_after_a_raw_run(self):
+        rows = ((work, types.SimpleNamespace(auto=auto)) for work in part_ipc.WORKS for auto in (False, True))
         with mock.patch.dict(os.environ, GPUPOOL_TEST_MPI="/opt/openmpi"):
-            for work in part_ipc.WORKS:
+            for work, options in rows:
                 seen = set()
-                for config, variables in part_ipc.work_configs(work, LIBRARY):
+                for config, variables in part_ipc.work_configs(work, LIBRARY, options):
                     if tuple(variables) not in seen:
                         self.assertIsNone(config.preload)
                     seen.add(tuple(variables))

@@ -289,6 +289,24 @@ class RunTest(unittest.TestCase):
             with self.assertRaises(SystemExit):
                 run.part_name(word)
 
+    def listed(self, *words, auto=False):
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            run.step_list(types.SimpleNamespace(words=words, auto=auto))
+        return printed.getvalue().split()
+
+    def test_all_parts_that_can_run_with_auto_are_chosen_without_a_name(self):
+        self.assertEqual(self.listed(), list(run.PARTS))
+        self.assertEqual(self.listed(auto=True), list(run.AUTO_PARTS))
+        self.assertEqual(self.listed("ipc", auto=True), ["ipc"])
+        with self.assertRaisesRegex(SystemExit, "not for python"):
+            self.listed("ipc", "python", auto=True)
+
+    def test_auto_takes_the_place_of_the_pool_types(self):
+        usual, auto = ([config.name for config in programs.pool_configs("a.so", types.SimpleNamespace(auto=is_auto))]
+                       for is_auto in (False, True))
+        self.assertEqual(usual, ["raw", *programs.KINDS, "split/orde", "split/comp"])
+        self.assertEqual(auto, ["raw", "auto", "auto/orde", "auto/comp"])
+
     def test_without_a_gpu_the_runner_prints_a_line_and_exits_with_77(self):
         printed = io.StringIO()
         with mock.patch("programs.reason_to_skip", return_value="no driver"):
@@ -818,12 +836,12 @@ class MemoryTest(unittest.TestCase):
 class SaveTest(WithOut):
     def test_results_of_finished_parts_are_saved_with_their_command(self):
         self.results.check("first", True)
-        options = types.SimpleNamespace(out=self.out, save=self.out / "saved", scale=0.01)
+        options = types.SimpleNamespace(out=self.out, save=self.out / "saved", scale=0.01, auto=True)
         run.save(options, {"streams": 0, "contexts": 0, "python": 124})
         (path,) = (self.out / "saved").iterdir()
         found = json.loads(path.read_text())
         self.assertEqual((path.name, found["result"]), ("streams.json", "1 of 1 checks"))
-        self.assertEqual(found["runs"][0]["command"], "scripts/gpu-test --part streams --scale 0.01")
+        self.assertEqual(found["runs"][0]["command"], "scripts/gpu-test --part streams --scale 0.01 --auto")
         self.assertIn("contexts has no results to save", self.printed.getvalue())
 
     def test_results_of_frameworks_are_saved_with_their_versions(self):
@@ -834,7 +852,7 @@ class SaveTest(WithOut):
             part_frameworks.judge(found, there, {"raw": [outcome]})
         part_frameworks.judge(found, part_frameworks.Framework("Other", ["/bin/any"], 1, package="no-such-package"),
                               {"raw": [outcome]})
-        options = types.SimpleNamespace(out=self.out, save=self.out / "saved", scale=1)
+        options = types.SimpleNamespace(out=self.out, save=self.out / "saved", scale=1, auto=False)
         with mock.patch("result_file.describe_run", return_value={"software": "driver 1"}):
             run.save(options, {"frameworks": 0})
         saved = json.loads((self.out / "saved" / "frameworks.json").read_text())
