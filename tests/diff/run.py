@@ -164,41 +164,47 @@ def is_wanted(invocation, program, way, config):
 def judge_program(invocation, program, runs, configs):
     """
     Yields the results of a program. Its ways share the table of deviations: each row must show in at least one way.
-    runs returns the Run for a way, a configuration and a number.
+    runs returns the Run for a way, a configuration and a number. Ways in which the raw program is the same share its
+    runs, and its result comes once.
     """
     rows = compare.rows_for(deviations.DEVIATIONS, program, invocation.name)
-    shown, is_whole = {}, True
+    shown, is_whole, seen = {}, True, set()
     for name, way, reason in ways_of(invocation, program):
         if reason:
             is_whole = False
             yield Result(name, "all", note=f"SKIP {reason}")
             continue
+        wanted = [config for config in configs if is_wanted(invocation, program, way, config)]
+        if not wanted:
+            continue
         raw = runs(way, suite.RAW, 0)
-        yield raw_result(name, raw, runs(way, suite.RAW, 1))
-        for config in configs:
-            if is_wanted(invocation, program, way, config):
-                run = runs(way, config, 0)
-                differences = compare.compare(raw.answers, run.answers, config.listed_name, rows)
-                shown.setdefault(config.listed_name, []).extend(differences)
-                yield config_result(name, config, raw, run, differences)
-    if is_whole and rows:
+        if way.raw_key not in seen:
+            seen.add(way.raw_key)
+            yield raw_result(name, raw, runs(way, suite.RAW, 1))
+        for config in wanted:
+            run = runs(way, config, 0)
+            differences = compare.compare(raw.answers, run.answers, config.listed_name, rows)
+            shown.setdefault(config.listed_name, []).extend(differences)
+            yield config_result(name, config, raw, run, differences)
+    if is_whole and rows and shown:
         yield table_result(program, rows, shown)
 
 
 def start_all(invocation, program, configs, pool):
     """Submits all runs of a program, and returns a function that waits for one of them and returns it."""
     futures = {}
-    for name, way, reason in ways_of(invocation, program):
-        if reason:
-            continue
-        wanted = [(suite.RAW, 0), (suite.RAW, 1)] + [
-            (c, 0) for c in configs if is_wanted(invocation, program, way, c)]
-        for config, nth in wanted:
-            futures[name, config.name, nth] = pool.submit(run_once, invocation, program, way, config)
+
+    def key(way, config, nth):
+        return (way.raw_key if config is suite.RAW else way.name), config.name, nth
+
+    for _, way, reason in ways_of(invocation, program):
+        wanted = [] if reason else [(c, 0) for c in configs if is_wanted(invocation, program, way, c)]
+        for config, nth in [(suite.RAW, 0), (suite.RAW, 1), *wanted] if wanted else []:
+            if key(way, config, nth) not in futures:
+                futures[key(way, config, nth)] = pool.submit(run_once, invocation, program, way, config)
 
     def result(way, config, nth):
-        name = f"{program}.{way.name}" if way.name else program
-        return futures[name, config.name, nth].result()
+        return futures[key(way, config, nth)].result()
 
     return result
 

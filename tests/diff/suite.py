@@ -92,6 +92,12 @@ class Needs:
     arguments: tuple = ("--all",)
 
     @property
+    def raw_key(self):
+        """The same for all ways in which the raw program runs alike: it does not read the library's variables."""
+        variables = tuple((name, value) for name, value in self.env.items() if not name.startswith("GPUPOOL"))
+        return variables, self.devices, self.is_strict, self.arguments
+
+    @property
     def is_simulated(self):
         return any(name.startswith("SIMGPU_") for name in self.env)
 

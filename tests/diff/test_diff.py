@@ -2,6 +2,7 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 """Tests of the comparison itself, and of its tables: deviations.py, suite.py and cases.md."""
 
+import concurrent.futures
 import pathlib
 import re
 import sys
@@ -152,6 +153,42 @@ class AutoTest(unittest.TestCase):
                 run.Invocation(pathlib.Path("a.so"), HERE, None, 1, 1, False), "program",
                 lambda way, config, nth: run.Run(texts[config.name], 0, "", config.is_pooled, 0.0), [suite.AUTO]))
         self.assertEqual([(result.config, result.ok) for result in found], [("raw", True), ("auto", True), ("table", True)])
+
+
+class RawTest(unittest.TestCase):
+    SHORT = suite.Needs(name="short", env={"GPUPOOL_LIMIT": "1MiB"}, configs=("split",))
+    OTHER = suite.Needs(name="other", env={"CUDA_LAUNCH_BLOCKING": "1"}, configs=("split",))
+    UNWANTED = suite.Needs(name="unwanted", env={"CUDA_VISIBLE_DEVICES": "0"}, configs=("vmm",))
+
+    def judge(self, *ways):
+        """The raw runs that were started, by way; and the results."""
+        invocation = run.Invocation(pathlib.Path("a.so"), HERE, None, 1, 1, False)
+        configs = [config for config in suite.CONFIGS if config.name == "split"]
+        started = []
+
+        def once(invocation, program, way, config):
+            if config is suite.RAW:
+                started.append(way.name)
+            return run.Run("a: 1\n", 0, "", config.is_pooled, 0.0)
+
+        with (mock.patch.object(suite, "needs_of", return_value=ways), mock.patch.object(run, "run_once", once),
+              concurrent.futures.ThreadPoolExecutor(1) as pool):
+            runs = run.start_all(invocation, "program", configs, pool)
+            found = list(run.judge_program(invocation, "program", runs, configs))
+        return started, [(result.program, result.config) for result in found]
+
+    def test_ways_that_differ_by_the_librarys_variables_share_raw_runs(self):
+        started, found = self.judge(suite.Needs(configs=("split",)), self.SHORT)
+        self.assertEqual(started, ["", ""])
+        self.assertEqual(found, [("program", "raw"), ("program", "split"), ("program.short", "split")])
+
+    def test_a_way_with_other_variables_has_raw_runs_of_its_own(self):
+        started, found = self.judge(self.SHORT, self.OTHER)
+        self.assertEqual(started, ["short", "short", "other", "other"])
+        self.assertEqual(len(found), 4)
+
+    def test_a_way_without_a_wanted_configuration_does_not_run(self):
+        self.assertEqual(self.judge(self.UNWANTED), ([], []))
 
 
 class ManualTest(unittest.TestCase):
