@@ -223,5 +223,5 @@ def compare(results, out, part, options):
 def run(results, out, options):
     compare(results, out, "semantics", options)
     run_probes(results, out)
-    raw_and_kinds = programs.pool_configs(programs.preload_library(), options)[:6]
+    raw_and_kinds = programs.kind_configs(programs.preload_library(), options)
     exports.run(results, out, DIFF_BIN / "diff_dmabuf", raw_and_kinds)

@@ -19,6 +19,8 @@ WRONG_SHARE = 0.5
 FILL, FREE, PLAIN = (2000, 2), (4200, 3), (500, 1)
 RAW_ROUNDS = 300
 INFLIGHT_ROUNDS = 20
+# The pool types whose frees are checked one by one.
+WAITED_KINDS = ("none", "simple", "binned", "split")
 BLOCKING = {"CUDA_LAUNCH_BLOCKING": "1"}
 INFLIGHT = [("graph", 64 << 20, {}), ("graph", 64 << 10, {}), ("kernel", 64 << 20, BLOCKING),
             ("kernel", 64 << 10, BLOCKING), ("kernel", 64 << 20, {})]
@@ -151,7 +153,7 @@ def run(results, out, options):
             defective[name] = make()
         except programs.Trouble as trouble:
             results.check(f"the defective build {name}", False, str(trouble).splitlines()[-1])
-    for config in programs.pool_configs(library, options)[:5]:
+    for config in programs.kind_configs(library, options, WAITED_KINDS):
         run_free_wait(results, out, config)
         run_order_ends(results, out, config)
         run_inflight(results, out, config)

@@ -217,11 +217,14 @@ def kinds(usual, options):
     return ["auto"] if options.auto else list(usual)
 
 
+def kind_configs(library, options, usual=KINDS):
+    """Configurations: raw, and each kind of pool with its defaults."""
+    return [Config("raw"), *(Config(kind, library, {"GPUPOOL_POOL": kind}) for kind in kinds(usual, options))]
+
+
 def pool_configs(library, options):
-    """Configurations: raw, each kind of pool with its defaults, and the two reuse modes that are not the default."""
-    configs = [Config("raw")]
-    for kind in kinds(KINDS, options):
-        configs.append(Config(kind, library, {"GPUPOOL_POOL": kind}))
+    """Those, and the two reuse modes that are not the default."""
+    configs = kind_configs(library, options)
     for kind in kinds(["split"], options):
         for reuse in ["ordered", "completed"]:
             variables = {"GPUPOOL_POOL": kind, "GPUPOOL_REUSE": reuse}
