@@ -36,6 +36,24 @@ static bool is_on(void)
 	       !gp_slow_path_is_any(GP_SLOW_PATH_END | GP_SLOW_PATH_BYPASS);
 }
 
+/*
+ * What the driver has given to the thread for arrays of a size that it has begun: memory without addresses if n is
+ * positive, addresses without memory if it is negative. The other halves come from the driver, too: with a half of a
+ * triple the array would end the triple.
+ */
+static _Thread_local struct {
+	size_t bytes;
+	int n;
+} begun __attribute__((tls_model("initial-exec")));
+
+static void note_begun(size_t bytes, int n)
+{
+	if (begun.bytes != bytes)
+		begun.n = 0;
+	begun.bytes = bytes;
+	begun.n += n;
+}
+
 /* Sets the access that the program has asked for, where the driver has set another one. */
 static CUresult set_asked(struct gp_kept *kept)
 {
@@ -184,7 +202,7 @@ bool gp_kept_reserve(CUdeviceptr *ret_ptr, size_t bytes, size_t alignment)
 {
 	struct gp_kept_need need = {
 		.bytes = bytes, .fits = fits_reserve, .is_best = has_handle, .alignment = alignment};
-	struct gp_kept *kept = take(&need);
+	struct gp_kept *kept = begun.bytes == bytes && begun.n > 0 ? NULL : take(&need);
 
 	if (!kept)
 		return false;
@@ -208,7 +226,7 @@ struct gp_kept *gp_kept_create(size_t bytes, const CUmemAllocationProp *properti
 {
 	struct gp_kept_need need = {
 		.bytes = bytes, .fits = fits_create, .is_best = has_addresses, .properties = properties};
-	struct gp_kept *kept = take(&need);
+	struct gp_kept *kept = begun.bytes == bytes && begun.n < 0 ? NULL : take(&need);
 
 	if (!kept)
 		return NULL;
@@ -398,8 +416,10 @@ struct gp_kept *gp_kept_retain(CUdeviceptr ptr)
 
 void gp_kept_note_reserved(CUdeviceptr ptr, size_t bytes)
 {
-	if (is_on())
-		gp_kept_note_add(GP_KEPT_ADDRESSES, ptr, bytes, NULL);
+	if (!is_on())
+		return;
+	gp_kept_note_add(GP_KEPT_ADDRESSES, ptr, bytes, NULL);
+	note_begun(bytes, -1);
 }
 
 static bool is_ordinary(const CUmemAllocationProp *p)
@@ -413,8 +433,10 @@ static bool is_ordinary(const CUmemAllocationProp *p)
 
 void gp_kept_note_created(CUmemGenericAllocationHandle handle, size_t bytes, const CUmemAllocationProp *properties)
 {
-	if (is_on() && is_ordinary(properties))
-		gp_kept_note_add(GP_KEPT_HANDLES, handle, bytes, properties);
+	if (!is_on() || !is_ordinary(properties))
+		return;
+	gp_kept_note_add(GP_KEPT_HANDLES, handle, bytes, properties);
+	note_begun(bytes, 1);
 }
 
 CUresult gp_kept_begin_mapping(struct gp_kept_mapping *mapping, CUmemGenericAllocationHandle handle)
@@ -470,6 +492,7 @@ bool gp_kept_note_mapped(const struct gp_kept_mapping *mapping, CUdeviceptr ptr,
 	struct gp_kept *kept = NULL;
 	struct gp_kept_note *note;
 
+	begun.n = 0;
 	if (!mapping->is_first)
 		return false;
 	if (!offset && mapping->bytes == bytes && is_on())

@@ -264,6 +264,54 @@ static void under_work(void)
 	app_report_driver();
 }
 
+/*
+ * Asks for new memory while the GPU may still use the memory that was taken away, and for new addresses when it no longer
+ * does, or the other way round. Both arrays are there afterwards.
+ */
+static void halves_of(bool is_created_first)
+{
+	struct array a, b = {.bytes = BYTES}, worked;
+	CUstream busy;
+	uint64_t before;
+
+	app_start();
+	busy = app_stream();
+	make(&worked, BYTES);
+	make(&a, BYTES);
+	app_spin_fill(busy, worked.ptr, WORDS, 2, 20 * MS);
+	drop(&a);
+	if (is_created_first)
+		APP_MUST(cuMemCreate(&b.handle, BYTES, &properties, 0));
+	else
+		APP_MUST(cuMemAddressReserve(&b.ptr, BYTES, 0, 0, 0));
+	APP_MUST(cuCtxSynchronize());
+	if (is_created_first)
+		APP_MUST(cuMemAddressReserve(&b.ptr, BYTES, 0, 0, 0));
+	else
+		APP_MUST(cuMemCreate(&b.handle, BYTES, &properties, 0));
+	APP_MUST(cuMemMap(b.ptr, BYTES, 0, b.handle, 0));
+	APP_MUST(cuMemSetAccess(b.ptr, BYTES, &whole_access, 1));
+	destroy(&b);
+	before = n_calls();
+	make(&a, BYTES);
+	make(&b, BYTES);
+	app_fact("calls for two arrays", n_calls() - before);
+	destroy(&a);
+	destroy(&b);
+	destroy(&worked);
+	app_report_driver();
+}
+
+static void created_early(void)
+{
+	halves_of(true);
+}
+
+static void reserved_early(void)
+{
+	halves_of(false);
+}
+
 static void in_capture(void)
 {
 	CUgraph graph = NULL;
@@ -674,6 +722,7 @@ const struct app_scenario app_scenarios[] = {
 	{"bad-creates", bad_creates},
 	{"beside-work", beside_work},
 	{"compressible", compressible},
+	{"created-early", created_early},
 	{"exits", exits},
 	{"faults", faults},
 	{"forks", forks},
@@ -682,6 +731,7 @@ const struct app_scenario app_scenarios[] = {
 	{"properties", properties_of_xla},
 	{"released-early", released_early},
 	{"reserve", reserve},
+	{"reserved-early", reserved_early},
 	{"same-addresses", same_addresses},
 	{"segments", segments},
 	{"shortage", shortage},
