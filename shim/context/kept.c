@@ -9,6 +9,7 @@
 #include "driver_call.h"
 #include "grace.h"
 #include "kept_table.h"
+#include "kept_wait.h"
 #include "program_map.h"
 #include "scope.h"
 #include "shim/base/log.h"
@@ -24,6 +25,7 @@ static _Atomic bool is_enabled;
 void gp_kept_start(void)
 {
 	gp_kept_table_start();
+	gp_kept_wait_start();
 	/* GPUPOOL_DEBUG finds accesses after a free, and the pool type none keeps nothing. */
 	atomic_store(&is_enabled, gp_state.config.is_vmm_cached && gp_state_kind() != GP_KIND_NONE &&
 					  !gp_config_debug_is_on(&gp_state.config.debug));
@@ -37,21 +39,33 @@ static bool is_on(void)
 }
 
 /*
- * What the driver has given to the thread for arrays of a size that it has begun: memory without addresses if n is
- * positive, addresses without memory if it is negative. The other halves come from the driver, too: with a half of a
- * triple the array would end the triple.
+ * Arrays of a size that the thread has begun with the driver: n of them have memory but no addresses yet; if n is
+ * negative, they have addresses but no memory. The other halves come from the driver, too: with a half of a triple the
+ * array would end the triple.
  */
 static _Thread_local struct {
-	size_t bytes;
+	uint32_t pages; /* the size. Confused sizes, beyond 16 TiB, cost driver calls only. */
 	int n;
-} begun __attribute__((tls_model("initial-exec")));
+} begun;
+
+static uint32_t pages_of(size_t bytes)
+{
+	enum { PAGE_BITS = 12 }; /* every granularity is a multiple of such a page */
+
+	return (uint32_t)(bytes >> PAGE_BITS);
+}
 
 static void note_begun(size_t bytes, int n)
 {
-	if (begun.bytes != bytes)
+	if (begun.pages != pages_of(bytes))
 		begun.n = 0;
-	begun.bytes = bytes;
+	begun.pages = pages_of(bytes);
 	begun.n += n;
+}
+
+static int n_begun(size_t bytes)
+{
+	return begun.pages == pages_of(bytes) ? begun.n : 0;
 }
 
 /* Sets the access that the program has asked for, where the driver has set another one. */
@@ -136,8 +150,12 @@ static void add_program_map(const struct gp_kept *kept)
 static CUresult end(struct gp_kept *kept)
 {
 	bool is_charged = kept->is_counted; /* not, if the accounts of the program have lost the memory */
-	CUresult r = catch_up(kept);
+	CUresult r = CUDA_SUCCESS;
 
+	if (!kept->is_mapped && kept->is_unwaited)
+		r = gp_grace_await(&kept->grace);
+	if (!r)
+		r = catch_up(kept);
 	if (r == CUDA_ERROR_DEINITIALIZED)
 		gp_slow_path_add(GP_SLOW_PATH_BYPASS);
 	if (r) {
@@ -202,7 +220,7 @@ bool gp_kept_reserve(CUdeviceptr *ret_ptr, size_t bytes, size_t alignment)
 {
 	struct gp_kept_need need = {
 		.bytes = bytes, .fits = fits_reserve, .is_best = has_handle, .alignment = alignment};
-	struct gp_kept *kept = begun.bytes == bytes && begun.n > 0 ? NULL : take(&need);
+	struct gp_kept *kept = n_begun(bytes) > 0 ? NULL : take(&need);
 
 	if (!kept)
 		return false;
@@ -226,7 +244,7 @@ struct gp_kept *gp_kept_create(size_t bytes, const CUmemAllocationProp *properti
 {
 	struct gp_kept_need need = {
 		.bytes = bytes, .fits = fits_create, .is_best = has_addresses, .properties = properties};
-	struct gp_kept *kept = begun.bytes == bytes && begun.n < 0 ? NULL : take(&need);
+	struct gp_kept *kept = n_begun(bytes) < 0 ? NULL : take(&need);
 
 	if (!kept)
 		return NULL;
@@ -370,6 +388,7 @@ struct gp_kept *gp_kept_unmap(CUdeviceptr ptr, size_t bytes)
 		return NULL;
 	}
 	kept->is_mapped = false;
+	kept->is_unwaited = gp_kept_wait_unmapped(bytes);
 	return kept;
 }
 
@@ -630,7 +649,7 @@ uint64_t gp_kept_buffer_id(CUdeviceptr ptr)
 	return id;
 }
 
-uint64_t gp_kept_trim(int device, uint64_t want)
+uint64_t gp_kept_trim(int device, uint64_t want, bool may_wait)
 {
 	static _Atomic bool is_refusal_logged;
 	struct gp_kept *kept;
@@ -641,8 +660,13 @@ uint64_t gp_kept_trim(int device, uint64_t want)
 	while (gp_kept_is_any() && given < want && !gp_slow_path_is_any(GP_SLOW_PATH_BYPASS) &&
 		(kept = gp_kept_take_oldest(device))) {
 		uint64_t bytes = kept->bytes;
-		CUresult r = end(kept);
+		CUresult r;
 
+		if (!may_wait && kept->is_unwaited && gp_grace_ask(&kept->grace) == GP_GRACE_RUNS) {
+			gp_kept_put_back(kept);
+			break;
+		}
+		r = end(kept);
 		if (!r)
 			given += bytes;
 		else if (!atomic_exchange(&is_refusal_logged, true))

@@ -17,6 +17,7 @@
 #include "shim/context/context.h"
 #include "shim/context/context_end.h"
 #include "shim/context/kept.h"
+#include "shim/context/kept_wait.h"
 #include "shim/context/program_map.h"
 #include "shim/context/survivor.h"
 #include "shim/driver/driver_table.h"
@@ -72,7 +73,7 @@ static void keep_reserve_free(int device_index)
 		available = gp_device_available(context);
 	gp_context_put(context);
 	if (available < gp_state.config.reserve_bytes)
-		(void)gp_kept_trim(device_index, gp_state.config.reserve_bytes - available);
+		(void)gp_kept_trim(device_index, gp_state.config.reserve_bytes - available, false);
 }
 
 /*
@@ -267,7 +268,7 @@ CUresult hook_cuMemMapArrayAsync_ptsz(void *list, unsigned n, CUstream stream)
 /* Kept mappings take addresses, which the program would have without gpupool. */
 static bool may_try_again(CUresult r)
 {
-	return r == CUDA_ERROR_OUT_OF_MEMORY && gp_kept_trim(-1, UINT64_MAX);
+	return r == CUDA_ERROR_OUT_OF_MEMORY && gp_kept_trim(-1, UINT64_MAX, true);
 }
 
 CUresult hook_cuMemAddressReserve(
@@ -374,6 +375,7 @@ CUresult hook_cuMemUnmap(CUdeviceptr ptr, size_t bytes)
 		drop_kept(kept);
 		return CUDA_SUCCESS;
 	}
+	gp_kept_wait_make_up();
 	r = gp_kept_end(ptr, bytes);
 	if (r)
 		return r;
@@ -397,5 +399,17 @@ CUresult hook_cuMemUnmap(CUdeviceptr ptr, size_t bytes)
 			gp_unpooled_end_drop(gp_unpooled_begin_drop(GP_UNPOOLED_HANDLE, taken->handle), true);
 		free(taken);
 	}
+	return r;
+}
+
+CUresult hook_cuCtxSynchronize(void)
+{
+	CUresult r;
+
+	if (gp_kept_wait_is_needless(gp_module_address()))
+		return CUDA_SUCCESS;
+	r = gp_real.cuCtxSynchronize();
+	if (!r)
+		gp_kept_wait_made();
 	return r;
 }

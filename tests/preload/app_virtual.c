@@ -265,8 +265,8 @@ static void under_work(void)
 }
 
 /*
- * Asks for new memory while the GPU may still use the memory that was taken away, and for new addresses when it no longer
- * does, or the other way round. Both arrays are there afterwards.
+ * Asks for new memory while the GPU may still use the memory that was taken away, and for new addresses when it no
+ * longer does, or the other way round. Both arrays are there afterwards.
  */
 static void halves_of(bool is_created_first)
 {
@@ -310,6 +310,149 @@ static void created_early(void)
 static void reserved_early(void)
 {
 	halves_of(false);
+}
+
+/* Two places that wait so that the program can unmap memory. They differ, or the compiler would make one of them. */
+static __attribute__((noinline)) CUresult wait_to_unmap(void)
+{
+	volatile CUresult r = cuCtxSynchronize(); /* no jump: this function is the caller */
+
+	return r;
+}
+
+static __attribute__((noinline)) CUresult wait_here_to_unmap(void)
+{
+	volatile CUresult r = CUDA_SUCCESS;
+
+	r = cuCtxSynchronize();
+	return r;
+}
+
+/* An array in use by the GPU until after the wait, if that is left out. Returns its address. */
+static CUdeviceptr step_unwaited(CUstream stream, uint32_t value, uint64_t ns)
+{
+	struct array a;
+
+	make(&a, BYTES);
+	app_spin_fill(stream, a.ptr, WORDS, value, ns);
+	APP_MUST(value % 2 ? wait_to_unmap() : wait_here_to_unmap());
+	drop(&a);
+	return a.ptr;
+}
+
+/* Returns the program's stream. From now on both places are known for what they are. */
+static CUstream unwaited_steps(uint32_t n)
+{
+	CUstream stream = app_stream();
+
+	for (uint32_t i = 0; i < n; i++)
+		(void)step_unwaited(stream, i, MS / 2);
+	return stream;
+}
+
+static void unwaited(void)
+{
+	app_start();
+	(void)unwaited_steps(100);
+	app_fact("waits", app_calls("cuCtxSynchronize"));
+	app_report_driver();
+}
+
+/* A wait that may be for more than the unmap: the next call is another one. */
+static void waits_for_more(void)
+{
+	struct array a, kept;
+	CUstream stream;
+
+	app_start();
+	stream = app_stream();
+	make(&kept, BYTES);
+	for (uint32_t i = 0; i < 20; i++) {
+		make(&a, BYTES);
+		app_spin_fill(stream, a.ptr, WORDS, i, MS / 10);
+		APP_MUST(cuCtxSynchronize());
+		app_fill(stream, kept.ptr, WORDS, i);
+		drop(&a);
+	}
+	for (uint32_t i = 0; i < 20; i++) {
+		make(&a, BYTES);
+		app_spin_fill(stream, a.ptr, WORDS, i, MS / 10);
+		APP_MUST(cuCtxSynchronize());
+		APP_MUST(cuCtxSynchronize());
+		APP_MUST(wait_to_unmap());
+		drop(&a);
+	}
+	app_fact("waits", app_calls("cuCtxSynchronize"));
+	destroy(&kept);
+	app_report_driver();
+}
+
+/* Two waits in a row: the second one is for more than the unmap. */
+static void waits_twice(void)
+{
+	CUstream stream;
+	struct array a;
+
+	app_start();
+	stream = unwaited_steps(20);
+	make(&a, BYTES);
+	app_spin_fill(stream, a.ptr, WORDS, 1, MS / 2);
+	app_result("first wait", wait_to_unmap());
+	app_result("second wait", wait_here_to_unmap());
+	app_result("the stream", cuStreamQuery(stream));
+	drop(&a);
+	app_report_driver();
+}
+
+static void waits_in_capture(void)
+{
+	CUgraph graph = NULL;
+	CUstream stream;
+
+	app_start();
+	stream = unwaited_steps(20);
+	APP_MUST(cuStreamSynchronize(stream));
+	app_result("begin", cuStreamBeginCapture_v2(stream, 0));
+	app_result("wait", wait_to_unmap());
+	app_result("end", cuStreamEndCapture(stream, &graph));
+	app_report_driver();
+}
+
+/* Memory whose unmap reaches the driver, after a wait that was left out. */
+static void unwaited_by_driver(void)
+{
+	CUdeviceptr again;
+	CUstream stream;
+	struct array a;
+
+	app_start();
+	stream = unwaited_steps(20);
+	make(&a, BYTES);
+	APP_MUST(cuMemAddressReserve(&again, BYTES, 0, 0, 0));
+	APP_MUST(cuMemMap(again, BYTES, 0, a.handle, 0)); /* so the memory is not kept */
+	app_spin_fill(stream, a.ptr, WORDS, 1, MS / 2);
+	app_result("wait", wait_to_unmap());
+	drop(&a);
+	app_report_driver();
+}
+
+/* Memory that goes back to the driver soon after a wait that was left out. */
+static void unwaited_goes_back(void)
+{
+	CUdeviceptr ptr, again;
+	CUstream stream;
+
+	app_start();
+	stream = unwaited_steps(20);
+	APP_MUST(cuStreamSynchronize(stream));
+	(void)step_unwaited(stream, 1, 20 * MS);
+	(void)gpupool_reclaim(GPUPOOL_ALL_DEVICES);
+	app_result("the stream", cuStreamQuery(stream));
+	app_say("any bytes given back after a wait", "%d", gpupool_free_now(GPUPOOL_ALL_DEVICES) > 0);
+	app_result("the stream", cuStreamQuery(stream));
+	ptr = step_unwaited(stream, 1, 20 * MS);
+	app_result("at its address", cuMemAddressReserve(&again, BYTES, 0, ptr, 0));
+	app_report_driver();
 }
 
 static void in_capture(void)
@@ -742,6 +885,12 @@ const struct app_scenario app_scenarios[] = {
 	{"under-pressure", under_pressure},
 	{"under-work", under_work},
 	{"uncached", uncached},
+	{"unwaited", unwaited},
+	{"unwaited-by-driver", unwaited_by_driver},
+	{"unwaited-goes-back", unwaited_goes_back},
 	{"unused", unused},
+	{"waits-for-more", waits_for_more},
+	{"waits-in-capture", waits_in_capture},
+	{"waits-twice", waits_twice},
 	{0},
 };
