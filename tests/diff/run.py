@@ -155,9 +155,9 @@ def is_wanted(invocation, program, way, config):
     Returns True if the program runs in this configuration. --brief is for machines on which a process takes long to
     start: it leaves only the essential configurations, and those that take back a deviation of this program.
     """
-    name = config.listed_name
-    if name not in way.configs or not invocation.is_brief or name in way.essential:
-        return name in way.configs
+    name = next((name for name in config.like or (config.name,) if name in way.configs), None)
+    if not name or not invocation.is_brief or name in way.essential:
+        return bool(name)
     return any(d.switch == name for d, _ in compare.rows_for(deviations.DEVIATIONS, program, invocation.name))
 
 

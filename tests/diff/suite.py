@@ -25,17 +25,17 @@ def reserve_descriptors():
 @dataclasses.dataclass(frozen=True)
 class Config:
     """
-    variables: the environment variables that configure the library; None: the library is not loaded. like: the
-    configuration of whose needs and deviations this one has its own.
+    variables: the environment variables that configure the library; None: the library is not loaded. like: this one
+    runs where the first of these configurations runs that a way lists, and has the deviations of the first one.
     """
 
     name: str
     variables: dict | None = None
-    like: str | None = None
+    like: tuple = ()
 
     @property
     def listed_name(self):
-        return self.like or self.name
+        return self.like[0] if self.like else self.name
 
     @property
     def is_pooled(self):
@@ -69,7 +69,7 @@ CONFIGS = [
 ]
 CONFIG_NAMES = tuple(config.name for config in CONFIGS)
 # Runs only on request. Where the device and the driver allow it, auto is vmm.
-AUTO = Config("auto", {"GPUPOOL_POOL": "auto"}, like="vmm")
+AUTO = Config("auto", {"GPUPOOL_POOL": "auto"}, like=("vmm", "split"))
 BACKENDS = ("device", "managed", "async")
 # Only the segments depend on the backend, so only programs that can see the kind of memory run with each backend.
 USUAL_NAMES = tuple(name for name in CONFIG_NAMES if name not in (*BACKENDS, "uncached", "asyncoff"))

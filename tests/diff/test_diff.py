@@ -135,13 +135,14 @@ def manual():
 
 
 class AutoTest(unittest.TestCase):
-    def test_auto_runs_wherever_vmm_does(self):
-        vmm = next(config for config in suite.CONFIGS if config.name == "vmm")
+    def test_auto_runs_wherever_vmm_does_or_else_split(self):
+        configs = [config for config in suite.CONFIGS if config.name in ("vmm", "split")]
         for is_brief in (False, True):
             invocation = run.Invocation(pathlib.Path("a.so"), HERE, None, 1, 1, is_brief)
             for program, ways in suite.NEEDS.items():
                 for way in ways:
-                    wanted = [run.is_wanted(invocation, program, way, config) for config in (vmm, suite.AUTO)]
+                    like = [config for config in configs if config.name == ("vmm" if "vmm" in way.configs else "split")]
+                    wanted = [run.is_wanted(invocation, program, way, config) for config in (*like, suite.AUTO)]
                     self.assertEqual(*wanted, (program, way.name))
 
     def test_auto_has_the_deviations_of_vmm(self):

@@ -89,11 +89,15 @@ def part_name(word, parts=PARTS, prog="gpu-test"):
     raise SystemExit(f"{prog}: unknown part '{word}'; known parts are {known}")
 
 
+def check_auto(name, options):
+    if options.auto and name not in AUTO_PARTS:
+        raise SystemExit(f"gpu-test: --auto is for the parts {', '.join(AUTO_PARTS)}, not for {name}")
+
+
 def step_list(options):
     names = list(map(part_name, options.words)) or (AUTO_PARTS if options.auto else PARTS)
     for name in names:
-        if options.auto and name not in AUTO_PARTS:
-            raise SystemExit(f"gpu-test: --auto is for the parts {', '.join(AUTO_PARTS)}, not for {name}")
+        check_auto(name, options)
     print("\n".join(names))
 
 
@@ -123,6 +127,7 @@ def step_build(options):
 def step_part(options):
     (word,) = options.words
     name = part_name(word)
+    check_auto(name, options)
     PARTS[name].run(results.Results(options.out, name), options.out, options)
 
 
