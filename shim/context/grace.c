@@ -3,8 +3,6 @@
 
 #include "grace.h"
 
-#include <errno.h>
-
 #include "context.h"
 #include "shim/driver/driver_table.h"
 
@@ -103,25 +101,4 @@ enum gp_grace_state gp_grace_ask(const struct gp_grace *grace)
 	if (ask.n_over < ask.n_alive || (ask.n_alive < grace->n && atomic_load(&gp_contexts_ending)))
 		return GP_GRACE_RUNS;
 	return ask.n_alive < grace->n ? GP_GRACE_LOST : GP_GRACE_OVER;
-}
-
-CUresult gp_grace_await(const struct gp_grace *grace)
-{
-	for (unsigned i = 0; i < grace->n; i++) {
-		struct gp_context *context = grace->of[i].context;
-		struct gp_pool *pool;
-		int r = 0;
-
-		/* Where a context has ended, or has a sticky error, its work has ended, too. */
-		if (gp_context_is(context, GP_CONTEXT_BROKEN) || !gp_context_enter(context))
-			continue;
-		pool = gp_pool_get(context->pool);
-		gp_context_leave(context);
-		if (!gp_pool_grace_is_over(pool, grace->of[i].seq))
-			r = gp_pool_synchronize(pool);
-		gp_pool_put(pool);
-		if (r == -EBUSY)
-			return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-	}
-	return CUDA_SUCCESS;
 }

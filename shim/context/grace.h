@@ -35,10 +35,5 @@ bool gp_grace_begin(struct gp_grace *grace, const struct gp_device *device);
 enum gp_grace_state { GP_GRACE_OVER, GP_GRACE_RUNS, GP_GRACE_LOST };
 enum gp_grace_state gp_grace_ask(const struct gp_grace *grace);
 
-/*
- * Waits until the period is over. CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED: a capture forbids it, and the period runs on.
- */
-CUresult gp_grace_await(const struct gp_grace *grace);
-
 /* Forgets the period. To be called before its memory is freed. */
 void gp_grace_forget(struct gp_grace *grace);

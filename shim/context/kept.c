@@ -68,6 +68,13 @@ static int n_begun(size_t bytes)
 	return begun.pages == pages_of(bytes) ? begun.n : 0;
 }
 
+/* The half of a begun array is gone. */
+static void forget_begun(size_t bytes, int n)
+{
+	if (n_begun(bytes) * n > 0)
+		begun.n -= n;
+}
+
 /* Sets the access that the program has asked for, where the driver has set another one. */
 static CUresult set_asked(struct gp_kept *kept)
 {
@@ -143,6 +150,31 @@ static void add_program_map(const struct gp_kept *kept)
 	gp_program_map_add(map);
 }
 
+static bool note_addresses(CUdeviceptr ptr, size_t bytes)
+{
+	if (!is_on())
+		return false;
+	gp_kept_note_add(GP_KEPT_ADDRESSES, ptr, bytes, NULL);
+	return true;
+}
+
+static bool is_ordinary(const CUmemAllocationProp *p)
+{
+	static const unsigned char zero[sizeof(p->allocFlags.reserved)];
+
+	return p->type == CU_MEM_ALLOCATION_TYPE_PINNED && p->location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+	       !p->win32HandleMetaData && !p->allocFlags.compressionType && !p->allocFlags.usage &&
+	       memcmp(p->allocFlags.reserved, zero, sizeof(zero)) == 0;
+}
+
+static bool note_memory(CUmemGenericAllocationHandle handle, size_t bytes, const CUmemAllocationProp *properties)
+{
+	if (!is_on() || !is_ordinary(properties))
+		return false;
+	gp_kept_note_add(GP_KEPT_HANDLES, handle, bytes, properties);
+	return true;
+}
+
 /*
  * Ends a busy triple. Its parts may become parts of others, unless the memory is mapped. 0 or the driver's error: then
  * the triple stays.
@@ -152,8 +184,9 @@ static CUresult end(struct gp_kept *kept)
 	bool is_charged = kept->is_counted; /* not, if the accounts of the program have lost the memory */
 	CUresult r = CUDA_SUCCESS;
 
-	if (!kept->is_mapped && kept->is_unwaited)
-		r = gp_grace_await(&kept->grace);
+	/* Only in a host function it cannot be asked, where the driver refuses every call. */
+	if (!kept->is_mapped && kept->is_unwaited && !gp_kept_wait_settle(true))
+		r = CUDA_ERROR_NOT_PERMITTED;
 	if (!r)
 		r = catch_up(kept);
 	if (r == CUDA_ERROR_DEINITIALIZED)
@@ -166,9 +199,9 @@ static CUresult end(struct gp_kept *kept)
 	if (kept->is_mapped)
 		add_program_map(kept);
 	else if (kept->is_reserved)
-		gp_kept_note_reserved(kept->addr, kept->bytes);
+		note_addresses(kept->addr, kept->bytes);
 	if (!kept->is_mapped && kept->n_handles == 1)
-		gp_kept_note_created(kept->handle, kept->bytes, &kept->properties);
+		note_memory(kept->handle, kept->bytes, &kept->properties);
 	gp_kept_remove(kept);
 	if (is_charged)
 		gp_budget_uncharge(&kept->device->budget, kept->bytes);
@@ -195,8 +228,10 @@ static struct gp_kept *take(const struct gp_kept_need *need)
 	while (gp_kept_is_any() && is_on() && (kept = gp_kept_choose(need))) {
 		enum gp_grace_state grace = gp_grace_ask(&kept->grace);
 
-		if (grace == GP_GRACE_OVER)
+		if (grace == GP_GRACE_OVER) {
+			kept->is_unwaited = false;
 			return kept;
+		}
 		if (grace == GP_GRACE_RUNS) {
 			gp_kept_put_back(kept);
 			break;
@@ -273,8 +308,10 @@ bool gp_kept_map(
 	if (!kept)
 		return false;
 	is_served = kept->n_handles && kept->is_reserved && !kept->is_mapped && kept->addr == ptr &&
-		    kept->bytes == bytes && !offset && !flags && is_on();
+		    kept->bytes == bytes && !offset && !flags && is_on() &&
+		    (!kept->is_unwaited || gp_kept_wait_settle(true));
 	if (is_served) {
+		kept->is_unwaited = false;
 		kept->is_mapped = true;
 		memset(kept->asked, CU_MEM_ACCESS_FLAGS_PROT_NONE, sizeof(kept->asked));
 		gp_kept_done(kept);
@@ -388,7 +425,7 @@ struct gp_kept *gp_kept_unmap(CUdeviceptr ptr, size_t bytes)
 		return NULL;
 	}
 	kept->is_mapped = false;
-	kept->is_unwaited = gp_kept_wait_unmapped(bytes);
+	kept->is_unwaited = gp_kept_wait_unmapped(kept->device, bytes);
 	return kept;
 }
 
@@ -435,27 +472,14 @@ struct gp_kept *gp_kept_retain(CUdeviceptr ptr)
 
 void gp_kept_note_reserved(CUdeviceptr ptr, size_t bytes)
 {
-	if (!is_on())
-		return;
-	gp_kept_note_add(GP_KEPT_ADDRESSES, ptr, bytes, NULL);
-	note_begun(bytes, -1);
-}
-
-static bool is_ordinary(const CUmemAllocationProp *p)
-{
-	static const unsigned char zero[sizeof(p->allocFlags.reserved)];
-
-	return p->type == CU_MEM_ALLOCATION_TYPE_PINNED && p->location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
-	       !p->win32HandleMetaData && !p->allocFlags.compressionType && !p->allocFlags.usage &&
-	       memcmp(p->allocFlags.reserved, zero, sizeof(zero)) == 0;
+	if (note_addresses(ptr, bytes))
+		note_begun(bytes, -1);
 }
 
 void gp_kept_note_created(CUmemGenericAllocationHandle handle, size_t bytes, const CUmemAllocationProp *properties)
 {
-	if (!is_on() || !is_ordinary(properties))
-		return;
-	gp_kept_note_add(GP_KEPT_HANDLES, handle, bytes, properties);
-	note_begun(bytes, 1);
+	if (note_memory(handle, bytes, properties))
+		note_begun(bytes, 1);
 }
 
 CUresult gp_kept_begin_mapping(struct gp_kept_mapping *mapping, CUmemGenericAllocationHandle handle)
@@ -489,7 +513,7 @@ static struct gp_kept *new_mapped(const struct gp_kept_mapping *mapping, CUdevic
 	struct gp_kept *kept = NULL;
 
 	if (addresses && addresses->bytes != mapping->bytes)
-		gp_kept_note_reserved(ptr, addresses->bytes);
+		(void)note_addresses(ptr, addresses->bytes);
 	else if (addresses)
 		kept = calloc(1, sizeof(*kept));
 	free(addresses);
@@ -537,6 +561,7 @@ bool gp_kept_forget_reserved(CUdeviceptr ptr, size_t *ret_bytes)
 	if (!note)
 		return false;
 	*ret_bytes = note->bytes;
+	forget_begun(note->bytes, -1);
 	free(note);
 	return true;
 }
@@ -549,6 +574,7 @@ bool gp_kept_forget_created(CUmemGenericAllocationHandle handle, size_t *ret_byt
 		return false;
 	*ret_bytes = note->bytes;
 	*ret_properties = note->properties;
+	forget_begun(note->bytes, 1);
 	free(note);
 	return true;
 }
@@ -662,7 +688,7 @@ uint64_t gp_kept_trim(int device, uint64_t want, bool may_wait)
 		uint64_t bytes = kept->bytes;
 		CUresult r;
 
-		if (!may_wait && kept->is_unwaited && gp_grace_ask(&kept->grace) == GP_GRACE_RUNS) {
+		if (kept->is_unwaited && !gp_kept_wait_settle(may_wait)) {
 			gp_kept_put_back(kept);
 			break;
 		}

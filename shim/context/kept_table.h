@@ -28,7 +28,7 @@ struct gp_kept {
 	bool is_busy;
 	bool is_stuck;    /* the driver refused to unmap it: left alone until memory is to go back again */
 	bool is_counted;  /* in kept_bytes of the device */
-	bool is_unwaited; /* the program has not waited before the unmap (kept_wait.h) */
+	bool is_unwaited; /* work of omitted waits may have run at the unmap (kept_wait.h), and may still run */
 	unsigned n_held;  /* handles that the driver counts: usually 1, others after a call that failed in the middle */
 
 	/* The program's view of the triple. */

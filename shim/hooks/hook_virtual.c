@@ -344,10 +344,21 @@ CUresult hook_cuMemMap(
 	return r;
 }
 
+/* True if running work may lose access by the call. */
+static bool takes_access_away(const CUmemAccessDesc *access, size_t n)
+{
+	for (size_t i = 0; access && i < n; i++)
+		if (access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+			return true;
+	return false;
+}
+
 CUresult hook_cuMemSetAccess(CUdeviceptr ptr, size_t bytes, const CUmemAccessDesc *access, size_t n)
 {
 	CUresult r;
 
+	if (takes_access_away(access, n) && !gp_kept_wait_settle(true))
+		return CUDA_ERROR_NOT_PERMITTED; /* in a host function */
 	if (gp_kept_set_access(ptr, bytes, access, n, &r))
 		return r;
 	r = gp_kept_end(ptr, bytes);
@@ -375,7 +386,8 @@ CUresult hook_cuMemUnmap(CUdeviceptr ptr, size_t bytes)
 		drop_kept(kept);
 		return CUDA_SUCCESS;
 	}
-	gp_kept_wait_make_up();
+	if (!gp_kept_wait_settle(true))
+		return CUDA_ERROR_NOT_PERMITTED; /* in a host function */
 	r = gp_kept_end(ptr, bytes);
 	if (r)
 		return r;
@@ -406,7 +418,7 @@ CUresult hook_cuCtxSynchronize(void)
 {
 	CUresult r;
 
-	if (gp_kept_wait_is_needless(gp_module_address()))
+	if (gp_kept_wait_omit(gp_module_address()))
 		return CUDA_SUCCESS;
 	r = gp_real.cuCtxSynchronize();
 	if (!r)

@@ -8,23 +8,12 @@
 #include <unistd.h>
 
 #include "api/gpupool.h"
-#include "app_driver.h"
-#include "tests/sim/abi.h"
+#include "app_virtual.h"
 
-#define BYTES (4 * MIB)
-#define WORDS (4 * KIB) /* bytes that kernels write */
-
-static CUmemAllocationProp properties = {
-	.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
-static CUmemAccessDesc whole_access = {
+CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+CUmemAccessDesc whole_access = {
 	.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
 static int n_peers = 1; /* devices that get access */
-
-struct array {
-	CUdeviceptr ptr;
-	CUmemGenericAllocationHandle handle;
-	size_t bytes;
-};
 
 /* Returns what the first call that failed returned; then nothing is left. */
 static CUresult try(struct array *a, size_t bytes)
@@ -56,13 +45,12 @@ static CUresult try(struct array *a, size_t bytes)
 	return r;
 }
 
-static void make(struct array *a, size_t bytes)
+void make(struct array *a, size_t bytes)
 {
 	APP_MUST(try(a, bytes));
 }
 
-/* Takes the memory away without waiting for work. */
-static void drop(const struct array *a)
+void drop(const struct array *a)
 {
 	CUmemGenericAllocationHandle again;
 	size_t bytes;
@@ -75,7 +63,7 @@ static void drop(const struct array *a)
 	APP_MUST(cuMemAddressFree(a->ptr, bytes));
 }
 
-static void destroy(const struct array *a)
+void destroy(const struct array *a)
 {
 	APP_MUST(cuCtxSynchronize());
 	drop(a);
@@ -312,146 +300,31 @@ static void reserved_early(void)
 	halves_of(false);
 }
 
-/* Two places that wait so that the program can unmap memory. They differ, or the compiler would make one of them. */
-static __attribute__((noinline)) CUresult wait_to_unmap(void)
+/* Begins arrays with the driver and gives them up, while the memory that is kept is in use. */
+static void begun_in_vain(void)
 {
-	volatile CUresult r = cuCtxSynchronize(); /* no jump: this function is the caller */
-
-	return r;
-}
-
-static __attribute__((noinline)) CUresult wait_here_to_unmap(void)
-{
-	volatile CUresult r = CUDA_SUCCESS;
-
-	r = cuCtxSynchronize();
-	return r;
-}
-
-/* An array in use by the GPU until after the wait, if that is left out. Returns its address. */
-static CUdeviceptr step_unwaited(CUstream stream, uint32_t value, uint64_t ns)
-{
+	CUmemGenericAllocationHandle handle;
+	CUdeviceptr ptr;
+	uint64_t before, n = 0;
 	struct array a;
 
+	app_start();
 	make(&a, BYTES);
-	app_spin_fill(stream, a.ptr, WORDS, value, ns);
-	APP_MUST(value % 2 ? wait_to_unmap() : wait_here_to_unmap());
-	drop(&a);
-	return a.ptr;
-}
-
-/* Returns the program's stream. From now on both places are known for what they are. */
-static CUstream unwaited_steps(uint32_t n)
-{
-	CUstream stream = app_stream();
-
-	for (uint32_t i = 0; i < n; i++)
-		(void)step_unwaited(stream, i, MS / 2);
-	return stream;
-}
-
-static void unwaited(void)
-{
-	app_start();
-	(void)unwaited_steps(100);
-	app_fact("waits", app_calls("cuCtxSynchronize"));
-	app_report_driver();
-}
-
-/* A wait that may be for more than the unmap: the next call is another one. */
-static void waits_for_more(void)
-{
-	struct array a, kept;
-	CUstream stream;
-
-	app_start();
-	stream = app_stream();
-	make(&kept, BYTES);
-	for (uint32_t i = 0; i < 20; i++) {
+	for (unsigned i = 0; i < 2; i++) {
+		if (i == 0) {
+			APP_MUST(cuMemAddressReserve(&ptr, BYTES, 0, 0, 0));
+			APP_MUST(cuMemAddressFree(ptr, BYTES));
+		} else {
+			APP_MUST(cuMemCreate(&handle, BYTES, &properties, 0));
+			APP_MUST(cuMemRelease(handle));
+		}
+		destroy(&a);
+		before = n_calls();
 		make(&a, BYTES);
-		app_spin_fill(stream, a.ptr, WORDS, i, MS / 10);
-		APP_MUST(cuCtxSynchronize());
-		app_fill(stream, kept.ptr, WORDS, i);
-		drop(&a);
+		n += n_calls() - before;
 	}
-	for (uint32_t i = 0; i < 20; i++) {
-		make(&a, BYTES);
-		app_spin_fill(stream, a.ptr, WORDS, i, MS / 10);
-		APP_MUST(cuCtxSynchronize());
-		APP_MUST(cuCtxSynchronize());
-		APP_MUST(wait_to_unmap());
-		drop(&a);
-	}
-	app_fact("waits", app_calls("cuCtxSynchronize"));
-	destroy(&kept);
-	app_report_driver();
-}
-
-/* Two waits in a row: the second one is for more than the unmap. */
-static void waits_twice(void)
-{
-	CUstream stream;
-	struct array a;
-
-	app_start();
-	stream = unwaited_steps(20);
-	make(&a, BYTES);
-	app_spin_fill(stream, a.ptr, WORDS, 1, MS / 2);
-	app_result("first wait", wait_to_unmap());
-	app_result("second wait", wait_here_to_unmap());
-	app_result("the stream", cuStreamQuery(stream));
-	drop(&a);
-	app_report_driver();
-}
-
-static void waits_in_capture(void)
-{
-	CUgraph graph = NULL;
-	CUstream stream;
-
-	app_start();
-	stream = unwaited_steps(20);
-	APP_MUST(cuStreamSynchronize(stream));
-	app_result("begin", cuStreamBeginCapture_v2(stream, 0));
-	app_result("wait", wait_to_unmap());
-	app_result("end", cuStreamEndCapture(stream, &graph));
-	app_report_driver();
-}
-
-/* Memory whose unmap reaches the driver, after a wait that was left out. */
-static void unwaited_by_driver(void)
-{
-	CUdeviceptr again;
-	CUstream stream;
-	struct array a;
-
-	app_start();
-	stream = unwaited_steps(20);
-	make(&a, BYTES);
-	APP_MUST(cuMemAddressReserve(&again, BYTES, 0, 0, 0));
-	APP_MUST(cuMemMap(again, BYTES, 0, a.handle, 0)); /* so the memory is not kept */
-	app_spin_fill(stream, a.ptr, WORDS, 1, MS / 2);
-	app_result("wait", wait_to_unmap());
-	drop(&a);
-	app_report_driver();
-}
-
-/* Memory that goes back to the driver soon after a wait that was left out. */
-static void unwaited_goes_back(void)
-{
-	CUdeviceptr ptr, again;
-	CUstream stream;
-
-	app_start();
-	stream = unwaited_steps(20);
-	APP_MUST(cuStreamSynchronize(stream));
-	(void)step_unwaited(stream, 1, 20 * MS);
-	(void)gpupool_reclaim(GPUPOOL_ALL_DEVICES);
-	app_result("the stream", cuStreamQuery(stream));
-	app_say("any bytes given back after a wait", "%d", gpupool_free_now(GPUPOOL_ALL_DEVICES) > 0);
-	app_result("the stream", cuStreamQuery(stream));
-	ptr = step_unwaited(stream, 1, 20 * MS);
-	app_result("at its address", cuMemAddressReserve(&again, BYTES, 0, ptr, 0));
+	app_fact("calls for two arrays", n);
+	destroy(&a);
 	app_report_driver();
 }
 
@@ -863,6 +736,7 @@ static void exits(void)
 
 const struct app_scenario app_scenarios[] = {
 	{"bad-creates", bad_creates},
+	{"begun-in-vain", begun_in_vain},
 	{"beside-work", beside_work},
 	{"compressible", compressible},
 	{"created-early", created_early},
@@ -885,12 +759,20 @@ const struct app_scenario app_scenarios[] = {
 	{"under-pressure", under_pressure},
 	{"under-work", under_work},
 	{"uncached", uncached},
-	{"unwaited", unwaited},
-	{"unwaited-by-driver", unwaited_by_driver},
-	{"unwaited-goes-back", unwaited_goes_back},
 	{"unused", unused},
+	{"unwaited", unwaited},
+	{"unwaited-access", unwaited_access},
+	{"unwaited-beside-work", unwaited_beside_work},
+	{"unwaited-by-driver", unwaited_by_driver},
+	{"unwaited-by-thread", unwaited_by_thread},
+	{"unwaited-ends", unwaited_ends},
+	{"unwaited-goes-back", unwaited_goes_back},
+	{"unwaited-later-work", unwaited_later_work},
+	{"unwaited-mapped-again", unwaited_mapped_again},
 	{"waits-for-more", waits_for_more},
-	{"waits-in-capture", waits_in_capture},
+	{"waits-in-captures", waits_in_captures},
+	{"waits-in-contexts", waits_in_contexts},
+	{"waits-of-runtime", waits_of_runtime},
 	{"waits-twice", waits_twice},
 	{0},
 };

@@ -79,70 +79,13 @@ START_TEST(memory_that_work_still_uses_is_not_handed_out)
 }
 END_TEST
 
-static const char *const halves[] = {"created-early", "reserved-early"};
+static const char *const halves[] = {"begun-in-vain", "created-early", "reserved-early"};
 
-START_TEST(an_array_that_the_driver_has_begun_takes_no_half_of_another)
+START_TEST(only_an_array_that_the_driver_has_begun_takes_no_half_of_another)
 {
 	play_run(&(struct play){.program = "app_virtual", .words = {halves[_i]}, .preload = play_library});
 	ck_assert_int_eq(play_status, 0);
 	ck_assert_uint_eq(play_fact("calls for two arrays"), 0);
-	ck_assert_uint_eq(play_fact("races"), 0);
-}
-END_TEST
-
-/* Waits of 100 that the driver makes before an unmap: all, the first 8 of two places, or also one for each 40 MiB. */
-static const struct {
-	const char *env[3];
-	uint64_t n;
-} waits[] = {
-	{{NULL}, 100},
-	{{"GPUPOOL_VMM_SYNC=off"}, 16},
-	{{"GPUPOOL_VMM_SYNC=off", "GPUPOOL_VMM_CACHE=off"}, 100},
-	{{"GPUPOOL_VMM_SYNC=off", "GPUPOOL_LIMIT=320M", "GPUPOOL_PENDING_RATIO=0.125"}, 16 + 7},
-};
-
-START_TEST(waits_before_an_unmap_are_left_out_on_request)
-{
-	const char *env[] = {waits[_i].env[0] ? waits[_i].env[0] : "GPUPOOL_LOG=off", waits[_i].env[1],
-		waits[_i].env[1] ? waits[_i].env[2] : NULL, NULL};
-
-	play_run(&(struct play){.program = "app_virtual", .words = {"unwaited"}, .env = env, .preload = play_library});
-	ck_assert_int_eq(play_status, 0);
-	ck_assert_uint_eq(play_fact("waits"), waits[_i].n);
-	ck_assert_uint_eq(play_fact("races"), 0);
-}
-END_TEST
-
-static const char *const unwaited[] = {"GPUPOOL_VMM_SYNC=off", NULL};
-
-START_TEST(waits_that_may_be_for_more_than_an_unmap_are_made)
-{
-	play_run(&(struct play){
-		.program = "app_virtual", .words = {"waits-for-more"}, .env = unwaited, .preload = play_library});
-	ck_assert_int_eq(play_status, 0);
-	ck_assert_uint_eq(play_fact("waits"), 20 + 40 + 8);
-	ck_assert_uint_eq(play_fact("races"), 0);
-}
-END_TEST
-
-static const char *const same_unwaited[] = {"waits-in-capture", "waits-twice", "unwaited-by-driver"};
-
-START_TEST(programs_whose_waits_are_left_out_get_the_same_answers)
-{
-	play_same(&(struct play){.program = "app_virtual", .words = {same_unwaited[_i]}, .env = unwaited});
-	ck_assert_uint_eq(play_fact("races"), 0);
-}
-END_TEST
-
-START_TEST(memory_that_no_wait_has_covered_goes_back_after_its_work)
-{
-	play_run(&(struct play){
-		.program = "app_virtual", .words = {"unwaited-goes-back"}, .env = unwaited, .preload = play_library});
-	ck_assert_int_eq(play_status, 0);
-	ck_assert_str_eq(play_out, "the stream: 600\n"
-				   "any bytes given back after a wait: 1\n"
-				   "the stream: 0\n"
-				   "at its address: 0\n");
 	ck_assert_uint_eq(play_fact("races"), 0);
 }
 END_TEST
@@ -452,11 +395,7 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc, every_call_reaches_the_driver_where_nothing_is_kept, 0, LENGTH(plain));
 	tcase_add_test(tc, memory_unmapped_beside_running_work_is_handed_out_once_that_work_is_complete);
 	tcase_add_test(tc, memory_that_work_still_uses_is_not_handed_out);
-	tcase_add_loop_test(tc, an_array_that_the_driver_has_begun_takes_no_half_of_another, 0, LENGTH(halves));
-	tcase_add_loop_test(tc, waits_before_an_unmap_are_left_out_on_request, 0, LENGTH(waits));
-	tcase_add_test(tc, waits_that_may_be_for_more_than_an_unmap_are_made);
-	tcase_add_loop_test(tc, programs_whose_waits_are_left_out_get_the_same_answers, 0, LENGTH(same_unwaited));
-	tcase_add_test(tc, memory_that_no_wait_has_covered_goes_back_after_its_work);
+	tcase_add_loop_test(tc, only_an_array_that_the_driver_has_begun_takes_no_half_of_another, 0, LENGTH(halves));
 	tcase_add_loop_test(tc, captures_threads_and_forks_get_the_same_answers, 0, LENGTH(others));
 	tcase_add_loop_test(tc, calls_in_an_exit_handler_get_the_same_answers, 0, LENGTH(ends));
 	tcase_add_test(tc, memory_is_given_and_taken_by_two_threads_without_a_race);
