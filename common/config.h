@@ -99,7 +99,7 @@ struct gp_config {
 	double pending_ratio;
 	enum gp_config_reuse reuse;
 	enum gp_config_yield yield;
-	bool is_free_synchronous, is_async_pooled, is_runtime_served, is_vmm_cached, is_unmap_awaited;
+	bool is_free_synchronous, is_async_pooled, is_runtime_served, is_vmm_cached;
 	bool is_sleep_memory_kept;
 	bool has_socket; /* if not, gpupool neither creates a socket nor connects to one */
 	enum gp_log_level log_level;

@@ -128,21 +128,16 @@ int gp_pool_grace_begin(struct gp_pool *pool, uint64_t *ret_seq)
 	return r > 0 || r == -EPERM ? r : 0;
 }
 
-int gp_pool_grace_ask(struct gp_pool *pool, uint64_t seq)
+bool gp_pool_grace_is_over(struct gp_pool *pool, uint64_t seq)
 {
 	int r;
 
 	if (gp_fence_completed(pool->fence) > seq)
-		return 0;
+		return true;
 	if (gp_fence_published(pool->fence) <= seq)
 		(void)gp_fence_record(pool->fence, seq, false);
 	r = gp_fence_poll_seq(pool->fence, seq);
-	return !r && gp_fence_completed(pool->fence) <= seq ? -EAGAIN : r;
-}
-
-bool gp_pool_grace_is_over(struct gp_pool *pool, uint64_t seq)
-{
-	return !gp_pool_grace_ask(pool, seq);
+	return !r && gp_fence_completed(pool->fence) > seq;
 }
 
 void gp_pool_uncount_oom(struct gp_pool *pool)

@@ -49,12 +49,6 @@ uint64_t gp_pool_invalidate(struct gp_pool *pool, struct gp_invalidated *ret_inv
  */
 int gp_pool_grace_begin(struct gp_pool *pool, uint64_t *ret_seq);
 
-/*
- * Asks for it without waiting: 0 once that work has completed, -EAGAIN before; -EBUSY, or -EPERM in a host function: it
- * could not be asked; or the driver's error.
- */
-int gp_pool_grace_ask(struct gp_pool *pool, uint64_t seq);
-
 /* True once that work has completed. Does not wait. */
 bool gp_pool_grace_is_over(struct gp_pool *pool, uint64_t seq);
 

@@ -370,7 +370,7 @@ static int answer_reclaim(int argc, char **argv, struct gp_json *out)
 	}
 	gp_context_each(reclaim_context, &reclaim);
 	if (!reclaim.is_pinned)
-		reclaim.released_bytes += gp_kept_trim(reclaim.device, UINT64_MAX, false);
+		reclaim.released_bytes += gp_kept_trim(reclaim.device, UINT64_MAX);
 	gp_ctl_answer_begin(out, GP_CTL_reclaim);
 	gp_json_u64(out, "released_bytes", reclaim.released_bytes);
 	gp_json_u64(out, "used_bytes", reclaim.left.used_bytes);

@@ -51,7 +51,7 @@ static uint64_t trim_kept_for_reserve(struct gp_context *context, uint64_t avail
 {
 	uint64_t reserve = gp_state.config.reserve_bytes;
 
-	if (gp_likely(available >= reserve) || !gp_kept_trim(context->device->index, reserve - available, false))
+	if (gp_likely(available >= reserve) || !gp_kept_trim(context->device->index, reserve - available))
 		return available;
 	return gp_device_available(context);
 }
@@ -292,7 +292,7 @@ static bool device_trim_driver(void *arg)
 	struct gp_context *context = arg;
 	struct gp_driver_scope scope;
 	CUmemoryPool pool;
-	bool is_any = gp_kept_trim(context->device->index, UINT64_MAX, true) != 0;
+	bool is_any = gp_kept_trim(context->device->index, UINT64_MAX) != 0;
 
 	if (!gp_real.cuMemPoolTrimTo || !gp_context_enter(context))
 		return is_any;

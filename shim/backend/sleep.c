@@ -378,7 +378,7 @@ static void fall_asleep(void)
 
 static void reclaim_all(const struct gp_sleepers *sleepers)
 {
-	(void)gp_kept_trim(-1, UINT64_MAX, true);
+	(void)gp_kept_trim(-1, UINT64_MAX);
 	for (unsigned i = 0; i < sleepers->n_pools; i++) {
 		gp_record(sleepers->pools[i].pool, RECLAIM, 0);
 		(void)gp_pool_reclaim(sleepers->pools[i].pool);

@@ -65,7 +65,6 @@ struct gp_context {
 	bool is_rdma_capable;          /* GPUDirect RDMA can access mapped memory (backend_mapping.c) */
 	bool is_shareable;             /* mapped memory was made for exports by file descriptors, likewise */
 	bool can_map;                  /* it was tried for a pool of allocations in stream order */
-	_Atomic uint64_t omitted_seq;  /* for kept_wait.c: 1 + the fence sequence of the last omitted wait, or 0 */
 	_Atomic bool syncs_memops;     /* the program wants it for mapped memory (memops.h) */
 	_Atomic int export_result;     /* of the driver, once an export was tried (gp_mapping_try_export) */
 	_Atomic int first_chunk_state; /* GP_FIRST_CHUNK_...; this and the next for first_chunk.c */

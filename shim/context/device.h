@@ -28,7 +28,6 @@ struct gp_device {
 	_Atomic uint64_t survivor_used_bytes; /* of survivors (survivor.h) that count for no account */
 	_Atomic uint64_t survivor_bytes; /* bytes that stay charged for memory that outlives its context (survivor.h) */
 	_Atomic uint64_t ended_used_high, ended_reserved_high; /* high-water marks of the pools of its ended contexts */
-	_Atomic uint64_t omitted_bytes; /* unmapped since the last wait for a context of the device (kept_wait.h) */
 	_Atomic uint64_t kept_bytes, n_kept_reuses; /* of kept mappings (kept.h): unused, and handed out again */
 	_Atomic(CUmemoryPool) default_pool;         /* the driver's, once it was asked for (backend/default_pool.c) */
 	_Atomic(CUmemoryPool) current_pool;         /* set with the next: from which cuMemAllocAsync allocates */

@@ -9,7 +9,6 @@
 #include "driver_call.h"
 #include "grace.h"
 #include "kept_table.h"
-#include "kept_wait.h"
 #include "program_map.h"
 #include "scope.h"
 #include "shim/base/log.h"
@@ -25,7 +24,6 @@ static _Atomic bool is_enabled;
 void gp_kept_start(void)
 {
 	gp_kept_table_start();
-	gp_kept_wait_start();
 	/* GPUPOOL_DEBUG finds accesses after a free, and the pool type none keeps nothing. */
 	atomic_store(&is_enabled, gp_state.config.is_vmm_cached && gp_state_kind() != GP_KIND_NONE &&
 					  !gp_config_debug_is_on(&gp_state.config.debug));
@@ -36,43 +34,6 @@ static bool is_on(void)
 {
 	return atomic_load_explicit(&is_enabled, memory_order_relaxed) && !gp_scope_no_caches &&
 	       !gp_slow_path_is_any(GP_SLOW_PATH_END | GP_SLOW_PATH_BYPASS);
-}
-
-/*
- * Arrays of a size that the thread has begun with the driver: n of them have memory but no addresses yet; if n is
- * negative, they have addresses but no memory. The other halves come from the driver, too: with a half of a triple the
- * array would end the triple.
- */
-static _Thread_local struct {
-	uint32_t pages; /* the size. Confused sizes, beyond 16 TiB, cost driver calls only. */
-	int n;
-} begun;
-
-static uint32_t pages_of(size_t bytes)
-{
-	enum { PAGE_BITS = 12 }; /* every granularity is a multiple of such a page */
-
-	return (uint32_t)(bytes >> PAGE_BITS);
-}
-
-static void note_begun(size_t bytes, int n)
-{
-	if (begun.pages != pages_of(bytes))
-		begun.n = 0;
-	begun.pages = pages_of(bytes);
-	begun.n += n;
-}
-
-static int n_begun(size_t bytes)
-{
-	return begun.pages == pages_of(bytes) ? begun.n : 0;
-}
-
-/* The half of a begun array is gone. */
-static void forget_begun(size_t bytes, int n)
-{
-	if (n_begun(bytes) * n > 0)
-		begun.n -= n;
 }
 
 /* Sets the access that the program has asked for, where the driver has set another one. */
@@ -150,31 +111,6 @@ static void add_program_map(const struct gp_kept *kept)
 	gp_program_map_add(map);
 }
 
-static bool note_addresses(CUdeviceptr ptr, size_t bytes)
-{
-	if (!is_on())
-		return false;
-	gp_kept_note_add(GP_KEPT_ADDRESSES, ptr, bytes, NULL);
-	return true;
-}
-
-static bool is_ordinary(const CUmemAllocationProp *p)
-{
-	static const unsigned char zero[sizeof(p->allocFlags.reserved)];
-
-	return p->type == CU_MEM_ALLOCATION_TYPE_PINNED && p->location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
-	       !p->win32HandleMetaData && !p->allocFlags.compressionType && !p->allocFlags.usage &&
-	       memcmp(p->allocFlags.reserved, zero, sizeof(zero)) == 0;
-}
-
-static bool note_memory(CUmemGenericAllocationHandle handle, size_t bytes, const CUmemAllocationProp *properties)
-{
-	if (!is_on() || !is_ordinary(properties))
-		return false;
-	gp_kept_note_add(GP_KEPT_HANDLES, handle, bytes, properties);
-	return true;
-}
-
 /*
  * Ends a busy triple. Its parts may become parts of others, unless the memory is mapped. 0 or the driver's error: then
  * the triple stays.
@@ -182,13 +118,8 @@ static bool note_memory(CUmemGenericAllocationHandle handle, size_t bytes, const
 static CUresult end(struct gp_kept *kept)
 {
 	bool is_charged = kept->is_counted; /* not, if the accounts of the program have lost the memory */
-	CUresult r = CUDA_SUCCESS;
+	CUresult r = catch_up(kept);
 
-	/* Only in a host function it cannot be asked, where the driver refuses every call. */
-	if (!kept->is_mapped && kept->is_unwaited && !gp_kept_wait_settle(true))
-		r = CUDA_ERROR_NOT_PERMITTED;
-	if (!r)
-		r = catch_up(kept);
 	if (r == CUDA_ERROR_DEINITIALIZED)
 		gp_slow_path_add(GP_SLOW_PATH_BYPASS);
 	if (r) {
@@ -199,9 +130,9 @@ static CUresult end(struct gp_kept *kept)
 	if (kept->is_mapped)
 		add_program_map(kept);
 	else if (kept->is_reserved)
-		note_addresses(kept->addr, kept->bytes);
+		gp_kept_note_reserved(kept->addr, kept->bytes);
 	if (!kept->is_mapped && kept->n_handles == 1)
-		note_memory(kept->handle, kept->bytes, &kept->properties);
+		gp_kept_note_created(kept->handle, kept->bytes, &kept->properties);
 	gp_kept_remove(kept);
 	if (is_charged)
 		gp_budget_uncharge(&kept->device->budget, kept->bytes);
@@ -228,10 +159,8 @@ static struct gp_kept *take(const struct gp_kept_need *need)
 	while (gp_kept_is_any() && is_on() && (kept = gp_kept_choose(need))) {
 		enum gp_grace_state grace = gp_grace_ask(&kept->grace);
 
-		if (grace == GP_GRACE_OVER) {
-			kept->is_unwaited = false;
+		if (grace == GP_GRACE_OVER)
 			return kept;
-		}
 		if (grace == GP_GRACE_RUNS) {
 			gp_kept_put_back(kept);
 			break;
@@ -255,7 +184,7 @@ bool gp_kept_reserve(CUdeviceptr *ret_ptr, size_t bytes, size_t alignment)
 {
 	struct gp_kept_need need = {
 		.bytes = bytes, .fits = fits_reserve, .is_best = has_handle, .alignment = alignment};
-	struct gp_kept *kept = n_begun(bytes) > 0 ? NULL : take(&need);
+	struct gp_kept *kept = take(&need);
 
 	if (!kept)
 		return false;
@@ -279,7 +208,7 @@ struct gp_kept *gp_kept_create(size_t bytes, const CUmemAllocationProp *properti
 {
 	struct gp_kept_need need = {
 		.bytes = bytes, .fits = fits_create, .is_best = has_addresses, .properties = properties};
-	struct gp_kept *kept = n_begun(bytes) < 0 ? NULL : take(&need);
+	struct gp_kept *kept = take(&need);
 
 	if (!kept)
 		return NULL;
@@ -308,10 +237,8 @@ bool gp_kept_map(
 	if (!kept)
 		return false;
 	is_served = kept->n_handles && kept->is_reserved && !kept->is_mapped && kept->addr == ptr &&
-		    kept->bytes == bytes && !offset && !flags && is_on() &&
-		    (!kept->is_unwaited || gp_kept_wait_settle(true));
+		    kept->bytes == bytes && !offset && !flags && is_on();
 	if (is_served) {
-		kept->is_unwaited = false;
 		kept->is_mapped = true;
 		memset(kept->asked, CU_MEM_ACCESS_FLAGS_PROT_NONE, sizeof(kept->asked));
 		gp_kept_done(kept);
@@ -425,7 +352,6 @@ struct gp_kept *gp_kept_unmap(CUdeviceptr ptr, size_t bytes)
 		return NULL;
 	}
 	kept->is_mapped = false;
-	kept->is_unwaited = gp_kept_wait_unmapped(kept->device, bytes);
 	return kept;
 }
 
@@ -472,14 +398,23 @@ struct gp_kept *gp_kept_retain(CUdeviceptr ptr)
 
 void gp_kept_note_reserved(CUdeviceptr ptr, size_t bytes)
 {
-	if (note_addresses(ptr, bytes))
-		note_begun(bytes, -1);
+	if (is_on())
+		gp_kept_note_add(GP_KEPT_ADDRESSES, ptr, bytes, NULL);
+}
+
+static bool is_ordinary(const CUmemAllocationProp *p)
+{
+	static const unsigned char zero[sizeof(p->allocFlags.reserved)];
+
+	return p->type == CU_MEM_ALLOCATION_TYPE_PINNED && p->location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+	       !p->win32HandleMetaData && !p->allocFlags.compressionType && !p->allocFlags.usage &&
+	       memcmp(p->allocFlags.reserved, zero, sizeof(zero)) == 0;
 }
 
 void gp_kept_note_created(CUmemGenericAllocationHandle handle, size_t bytes, const CUmemAllocationProp *properties)
 {
-	if (note_memory(handle, bytes, properties))
-		note_begun(bytes, 1);
+	if (is_on() && is_ordinary(properties))
+		gp_kept_note_add(GP_KEPT_HANDLES, handle, bytes, properties);
 }
 
 CUresult gp_kept_begin_mapping(struct gp_kept_mapping *mapping, CUmemGenericAllocationHandle handle)
@@ -513,7 +448,7 @@ static struct gp_kept *new_mapped(const struct gp_kept_mapping *mapping, CUdevic
 	struct gp_kept *kept = NULL;
 
 	if (addresses && addresses->bytes != mapping->bytes)
-		(void)note_addresses(ptr, addresses->bytes);
+		gp_kept_note_reserved(ptr, addresses->bytes);
 	else if (addresses)
 		kept = calloc(1, sizeof(*kept));
 	free(addresses);
@@ -535,7 +470,6 @@ bool gp_kept_note_mapped(const struct gp_kept_mapping *mapping, CUdeviceptr ptr,
 	struct gp_kept *kept = NULL;
 	struct gp_kept_note *note;
 
-	begun.n = 0;
 	if (!mapping->is_first)
 		return false;
 	if (!offset && mapping->bytes == bytes && is_on())
@@ -561,7 +495,6 @@ bool gp_kept_forget_reserved(CUdeviceptr ptr, size_t *ret_bytes)
 	if (!note)
 		return false;
 	*ret_bytes = note->bytes;
-	forget_begun(note->bytes, -1);
 	free(note);
 	return true;
 }
@@ -574,7 +507,6 @@ bool gp_kept_forget_created(CUmemGenericAllocationHandle handle, size_t *ret_byt
 		return false;
 	*ret_bytes = note->bytes;
 	*ret_properties = note->properties;
-	forget_begun(note->bytes, 1);
 	free(note);
 	return true;
 }
@@ -675,7 +607,7 @@ uint64_t gp_kept_buffer_id(CUdeviceptr ptr)
 	return id;
 }
 
-uint64_t gp_kept_trim(int device, uint64_t want, bool may_wait)
+uint64_t gp_kept_trim(int device, uint64_t want)
 {
 	static _Atomic bool is_refusal_logged;
 	struct gp_kept *kept;
@@ -686,13 +618,8 @@ uint64_t gp_kept_trim(int device, uint64_t want, bool may_wait)
 	while (gp_kept_is_any() && given < want && !gp_slow_path_is_any(GP_SLOW_PATH_BYPASS) &&
 		(kept = gp_kept_take_oldest(device))) {
 		uint64_t bytes = kept->bytes;
-		CUresult r;
+		CUresult r = end(kept);
 
-		if (kept->is_unwaited && !gp_kept_wait_settle(may_wait)) {
-			gp_kept_put_back(kept);
-			break;
-		}
-		r = end(kept);
 		if (!r)
 			given += bytes;
 		else if (!atomic_exchange(&is_refusal_logged, true))

@@ -128,9 +128,9 @@ uint64_t gp_kept_buffer_id(CUdeviceptr ptr);
 
 /*
  * Gives unused memory back until `want` bytes are back, the longest unused first. device -1: of all devices. Returns
- * the bytes given back. Memory that the GPU may still use (kept_wait.h) stays, unless may_wait. No lock may be held.
+ * the bytes given back. No lock may be held.
  */
-uint64_t gp_kept_trim(int device, uint64_t want, bool may_wait);
+uint64_t gp_kept_trim(int device, uint64_t want);
 
 /* Returns the unused bytes on the device. */
 uint64_t gp_kept_unused(const struct gp_device *device);

@@ -26,10 +26,9 @@ struct gp_kept {
 	CUmemAllocationProp properties;
 	struct gp_device *device;
 	bool is_busy;
-	bool is_stuck;    /* the driver refused to unmap it: left alone until memory is to go back again */
-	bool is_counted;  /* in kept_bytes of the device */
-	bool is_unwaited; /* work of omitted waits may have run at the unmap (kept_wait.h), and may still run */
-	unsigned n_held;  /* handles that the driver counts: usually 1, others after a call that failed in the middle */
+	bool is_stuck;   /* the driver refused to unmap it: left alone until memory is to go back again */
+	bool is_counted; /* in kept_bytes of the device */
+	unsigned n_held; /* handles that the driver counts: usually 1, others after a call that failed in the middle */
 
 	/* The program's view of the triple. */
 	unsigned n_handles;

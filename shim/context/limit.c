@@ -60,7 +60,7 @@ static uint64_t trim_kept(void)
 		uint64_t over = device ? gp_budget_over(&device->budget) : 0;
 
 		if (over)
-			released += gp_kept_trim(i, over, false);
+			released += gp_kept_trim(i, over);
 	}
 	return released;
 }

@@ -192,7 +192,7 @@ static int64_t release_cached(int device, bool waits)
 		return -ENODEV;
 	gp_context_each(release_context, &release);
 	if (device != GPUPOOL_PINNED)
-		release.released_bytes += gp_kept_trim(device == GPUPOOL_ALL_DEVICES ? -1 : device, UINT64_MAX, waits);
+		release.released_bytes += gp_kept_trim(device == GPUPOOL_ALL_DEVICES ? -1 : device, UINT64_MAX);
 	/* The program does not need its cache for now, so there may be room for memory that went to the host. */
 	if (device != GPUPOOL_PINNED)
 		(void)gp_spill_bring_back();

@@ -17,7 +17,6 @@
 #include "shim/context/context.h"
 #include "shim/context/context_end.h"
 #include "shim/context/kept.h"
-#include "shim/context/kept_wait.h"
 #include "shim/context/program_map.h"
 #include "shim/context/survivor.h"
 #include "shim/driver/driver_table.h"
@@ -73,7 +72,7 @@ static void keep_reserve_free(int device_index)
 		available = gp_device_available(context);
 	gp_context_put(context);
 	if (available < gp_state.config.reserve_bytes)
-		(void)gp_kept_trim(device_index, gp_state.config.reserve_bytes - available, false);
+		(void)gp_kept_trim(device_index, gp_state.config.reserve_bytes - available);
 }
 
 /*
@@ -268,7 +267,7 @@ CUresult hook_cuMemMapArrayAsync_ptsz(void *list, unsigned n, CUstream stream)
 /* Kept mappings take addresses, which the program would have without gpupool. */
 static bool may_try_again(CUresult r)
 {
-	return r == CUDA_ERROR_OUT_OF_MEMORY && gp_kept_trim(-1, UINT64_MAX, true);
+	return r == CUDA_ERROR_OUT_OF_MEMORY && gp_kept_trim(-1, UINT64_MAX);
 }
 
 CUresult hook_cuMemAddressReserve(
@@ -344,21 +343,10 @@ CUresult hook_cuMemMap(
 	return r;
 }
 
-/* True if running work may lose access by the call. */
-static bool takes_access_away(const CUmemAccessDesc *access, size_t n)
-{
-	for (size_t i = 0; access && i < n; i++)
-		if (access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
-			return true;
-	return false;
-}
-
 CUresult hook_cuMemSetAccess(CUdeviceptr ptr, size_t bytes, const CUmemAccessDesc *access, size_t n)
 {
 	CUresult r;
 
-	if (takes_access_away(access, n) && !gp_kept_wait_settle(true))
-		return CUDA_ERROR_NOT_PERMITTED; /* in a host function */
 	if (gp_kept_set_access(ptr, bytes, access, n, &r))
 		return r;
 	r = gp_kept_end(ptr, bytes);
@@ -386,8 +374,6 @@ CUresult hook_cuMemUnmap(CUdeviceptr ptr, size_t bytes)
 		drop_kept(kept);
 		return CUDA_SUCCESS;
 	}
-	if (!gp_kept_wait_settle(true))
-		return CUDA_ERROR_NOT_PERMITTED; /* in a host function */
 	r = gp_kept_end(ptr, bytes);
 	if (r)
 		return r;
@@ -411,17 +397,5 @@ CUresult hook_cuMemUnmap(CUdeviceptr ptr, size_t bytes)
 			gp_unpooled_end_drop(gp_unpooled_begin_drop(GP_UNPOOLED_HANDLE, taken->handle), true);
 		free(taken);
 	}
-	return r;
-}
-
-CUresult hook_cuCtxSynchronize(void)
-{
-	CUresult r;
-
-	if (gp_kept_wait_omit(gp_module_address()))
-		return CUDA_SUCCESS;
-	r = gp_real.cuCtxSynchronize();
-	if (!r)
-		gp_kept_wait_made();
 	return r;
 }

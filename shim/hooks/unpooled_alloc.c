@@ -90,7 +90,7 @@ static void rescue(struct attempt *a)
 	/* The cache is not emptied for a request that can never succeed. */
 	if (a->allocation->bytes > gp_min(limit, a->device->total_bytes))
 		return;
-	if (gp_kept_trim(a->device->index, a->allocation->bytes, true) && attempt(a) != -ENOMEM)
+	if (gp_kept_trim(a->device->index, a->allocation->bytes) && attempt(a) != -ENOMEM)
 		return;
 	if (!a->rescuer)
 		use_current_as_rescuer(a);

@@ -308,7 +308,7 @@ static uint64_t give_to_process(struct gp_device *device, uint64_t want, bool is
 {
 	struct search search = {.device = device, .want = want};
 
-	search.given = gp_kept_trim(device->index, want, false);
+	search.given = gp_kept_trim(device->index, want);
 	gp_context_each(trim_context, &search);
 	atomic_fetch_add(&device->n_yields, search.given != 0);
 	atomic_fetch_add(&device->yielded_bytes, search.given);

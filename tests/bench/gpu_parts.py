@@ -276,15 +276,14 @@ def run_cupy(book, setup, options, log):
 
 def run_jax(book, setup, options, log):
     """
-    Steps of JAX. Its allocator "platform" creates and maps memory for each array, and waits for the GPU before it unmaps
-    one. gpupool keeps that memory mapped for the next array of the size, and leaves out the wait on request.
+    Steps of JAX. Its allocator "platform" creates and maps memory for each array. gpupool keeps that memory mapped for the
+    next array of the size.
     """
     quiet = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
     platform = {**quiet, "XLA_PYTHON_CLIENT_ALLOCATOR": "platform"}
     peers = [setup.script("own", "jax", "play_jax.py", variables=quiet),
              setup.script("platform", "jax", "play_jax.py", variables=platform),
-             *(setup.script(f"platform, split{name}", "jax", "play_jax.py", "split", variables={**platform, **more})
-               for name, more in (("", {}), (", no sync", {"GPUPOOL_VMM_SYNC": "off"})))]
+             setup.script("platform, split", "jax", "play_jax.py", "split", variables=platform)]
     run_programs(book, options, log, "JAX step", peers, 7)
 
 

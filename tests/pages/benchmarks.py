@@ -38,7 +38,6 @@ PEERS = {
     "expandable": "own pool, expandable segments",
     "platform": "`platform`",
     "platform, split": "`platform` under `split`",
-    "platform, split, no sync": "the same with `GPUPOOL_VMM_SYNC=off`",
     "async": "`cudaMallocAsync`",
     "cub": "CUB",
     "rmm": "RMM's pool",

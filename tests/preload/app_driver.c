@@ -11,16 +11,11 @@ static CUfunction fill, spin, spin_fill, wait_flag, count_wrong;
 
 void app_start(void)
 {
+	CUmodule module;
+
 	APP_MUST(cuInit(0));
 	APP_MUST(cuDevicePrimaryCtxRetain(&app_ctx, 0));
 	APP_MUST(cuCtxSetCurrent(app_ctx));
-	app_load_kernels();
-}
-
-void app_load_kernels(void)
-{
-	CUmodule module;
-
 	APP_MUST(cuModuleLoadData(&module, kernels_ptx));
 	APP_MUST(cuModuleGetFunction(&fill, module, "fill"));
 	APP_MUST(cuModuleGetFunction(&spin, module, "spin"));

@@ -11,9 +11,6 @@ extern CUcontext app_ctx;
 /* Initialises the driver, makes the first device's primary context current and loads the kernels. */
 void app_start(void);
 
-/* Loads the kernels into the current context. From now on the functions below launch those. */
-void app_load_kernels(void);
-
 /*
  * Does the same, and with APP_CREATED=1 creates a context beside the primary one. app_end_owner ends that, or else the
  * primary context. Then the primary context is current.

@@ -8,12 +8,23 @@
 #include <unistd.h>
 
 #include "api/gpupool.h"
-#include "app_virtual.h"
+#include "app_driver.h"
+#include "tests/sim/abi.h"
 
-CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
-CUmemAccessDesc whole_access = {
+#define BYTES (4 * MIB)
+#define WORDS (4 * KIB) /* bytes that kernels write */
+
+static CUmemAllocationProp properties = {
+	.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+static CUmemAccessDesc whole_access = {
 	.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
 static int n_peers = 1; /* devices that get access */
+
+struct array {
+	CUdeviceptr ptr;
+	CUmemGenericAllocationHandle handle;
+	size_t bytes;
+};
 
 /* Returns what the first call that failed returned; then nothing is left. */
 static CUresult try(struct array *a, size_t bytes)
@@ -45,12 +56,13 @@ static CUresult try(struct array *a, size_t bytes)
 	return r;
 }
 
-void make(struct array *a, size_t bytes)
+static void make(struct array *a, size_t bytes)
 {
 	APP_MUST(try(a, bytes));
 }
 
-void drop(const struct array *a)
+/* Takes the memory away without waiting for work. */
+static void drop(const struct array *a)
 {
 	CUmemGenericAllocationHandle again;
 	size_t bytes;
@@ -63,7 +75,7 @@ void drop(const struct array *a)
 	APP_MUST(cuMemAddressFree(a->ptr, bytes));
 }
 
-void destroy(const struct array *a)
+static void destroy(const struct array *a)
 {
 	APP_MUST(cuCtxSynchronize());
 	drop(a);
@@ -249,82 +261,6 @@ static void under_work(void)
 	app_fill(NULL, b.ptr, WORDS, 2);
 	app_say("wrong words", "%zu", app_count_wrong(NULL, b.ptr, WORDS, 2));
 	destroy(&b);
-	app_report_driver();
-}
-
-/*
- * Asks for new memory while the GPU may still use the memory that was taken away, and for new addresses when it no
- * longer does, or the other way round. Both arrays are there afterwards.
- */
-static void halves_of(bool is_created_first)
-{
-	struct array a, b = {.bytes = BYTES}, worked;
-	CUstream busy;
-	uint64_t before;
-
-	app_start();
-	busy = app_stream();
-	make(&worked, BYTES);
-	make(&a, BYTES);
-	app_spin_fill(busy, worked.ptr, WORDS, 2, 20 * MS);
-	drop(&a);
-	if (is_created_first)
-		APP_MUST(cuMemCreate(&b.handle, BYTES, &properties, 0));
-	else
-		APP_MUST(cuMemAddressReserve(&b.ptr, BYTES, 0, 0, 0));
-	APP_MUST(cuCtxSynchronize());
-	if (is_created_first)
-		APP_MUST(cuMemAddressReserve(&b.ptr, BYTES, 0, 0, 0));
-	else
-		APP_MUST(cuMemCreate(&b.handle, BYTES, &properties, 0));
-	APP_MUST(cuMemMap(b.ptr, BYTES, 0, b.handle, 0));
-	APP_MUST(cuMemSetAccess(b.ptr, BYTES, &whole_access, 1));
-	destroy(&b);
-	before = n_calls();
-	make(&a, BYTES);
-	make(&b, BYTES);
-	app_fact("calls for two arrays", n_calls() - before);
-	destroy(&a);
-	destroy(&b);
-	destroy(&worked);
-	app_report_driver();
-}
-
-static void created_early(void)
-{
-	halves_of(true);
-}
-
-static void reserved_early(void)
-{
-	halves_of(false);
-}
-
-/* Begins arrays with the driver and gives them up, while the memory that is kept is in use. */
-static void begun_in_vain(void)
-{
-	CUmemGenericAllocationHandle handle;
-	CUdeviceptr ptr;
-	uint64_t before, n = 0;
-	struct array a;
-
-	app_start();
-	make(&a, BYTES);
-	for (unsigned i = 0; i < 2; i++) {
-		if (i == 0) {
-			APP_MUST(cuMemAddressReserve(&ptr, BYTES, 0, 0, 0));
-			APP_MUST(cuMemAddressFree(ptr, BYTES));
-		} else {
-			APP_MUST(cuMemCreate(&handle, BYTES, &properties, 0));
-			APP_MUST(cuMemRelease(handle));
-		}
-		destroy(&a);
-		before = n_calls();
-		make(&a, BYTES);
-		n += n_calls() - before;
-	}
-	app_fact("calls for two arrays", n);
-	destroy(&a);
 	app_report_driver();
 }
 
@@ -736,10 +672,8 @@ static void exits(void)
 
 const struct app_scenario app_scenarios[] = {
 	{"bad-creates", bad_creates},
-	{"begun-in-vain", begun_in_vain},
 	{"beside-work", beside_work},
 	{"compressible", compressible},
-	{"created-early", created_early},
 	{"exits", exits},
 	{"faults", faults},
 	{"forks", forks},
@@ -748,7 +682,6 @@ const struct app_scenario app_scenarios[] = {
 	{"properties", properties_of_xla},
 	{"released-early", released_early},
 	{"reserve", reserve},
-	{"reserved-early", reserved_early},
 	{"same-addresses", same_addresses},
 	{"segments", segments},
 	{"shortage", shortage},
@@ -760,19 +693,5 @@ const struct app_scenario app_scenarios[] = {
 	{"under-work", under_work},
 	{"uncached", uncached},
 	{"unused", unused},
-	{"unwaited", unwaited},
-	{"unwaited-access", unwaited_access},
-	{"unwaited-beside-work", unwaited_beside_work},
-	{"unwaited-by-driver", unwaited_by_driver},
-	{"unwaited-by-thread", unwaited_by_thread},
-	{"unwaited-ends", unwaited_ends},
-	{"unwaited-goes-back", unwaited_goes_back},
-	{"unwaited-later-work", unwaited_later_work},
-	{"unwaited-mapped-again", unwaited_mapped_again},
-	{"waits-for-more", waits_for_more},
-	{"waits-in-captures", waits_in_captures},
-	{"waits-in-contexts", waits_in_contexts},
-	{"waits-of-runtime", waits_of_runtime},
-	{"waits-twice", waits_twice},
 	{0},
 };

@@ -79,17 +79,6 @@ START_TEST(memory_that_work_still_uses_is_not_handed_out)
 }
 END_TEST
 
-static const char *const halves[] = {"begun-in-vain", "created-early", "reserved-early"};
-
-START_TEST(only_an_array_that_the_driver_has_begun_takes_no_half_of_another)
-{
-	play_run(&(struct play){.program = "app_virtual", .words = {halves[_i]}, .preload = play_library});
-	ck_assert_int_eq(play_status, 0);
-	ck_assert_uint_eq(play_fact("calls for two arrays"), 0);
-	ck_assert_uint_eq(play_fact("races"), 0);
-}
-END_TEST
-
 static const char *const others[] = {"in-capture", "threads", "forks", "mapped-twice"};
 
 START_TEST(captures_threads_and_forks_get_the_same_answers)
@@ -395,7 +384,6 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc, every_call_reaches_the_driver_where_nothing_is_kept, 0, LENGTH(plain));
 	tcase_add_test(tc, memory_unmapped_beside_running_work_is_handed_out_once_that_work_is_complete);
 	tcase_add_test(tc, memory_that_work_still_uses_is_not_handed_out);
-	tcase_add_loop_test(tc, only_an_array_that_the_driver_has_begun_takes_no_half_of_another, 0, LENGTH(halves));
 	tcase_add_loop_test(tc, captures_threads_and_forks_get_the_same_answers, 0, LENGTH(others));
 	tcase_add_loop_test(tc, calls_in_an_exit_handler_get_the_same_answers, 0, LENGTH(ends));
 	tcase_add_test(tc, memory_is_given_and_taken_by_two_threads_without_a_race);

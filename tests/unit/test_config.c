@@ -71,7 +71,6 @@ static void check_defaults(void)
 	ck_assert_int_eq(config.reuse, GP_CONFIG_REUSE_AUTO);
 	ck_assert(!config.is_free_synchronous);
 	ck_assert(config.is_vmm_cached);
-	ck_assert(config.is_unmap_awaited);
 	ck_assert_uint_eq(config.oom_wait_ms, GP_CONFIG_OOM_WAIT_AUTO);
 	ck_assert_int_eq(config.log_level, GP_LOG_WARN);
 	ck_assert_str_eq(config.log_file, "stderr");
@@ -147,11 +146,10 @@ START_TEST(every_variable_is_parsed_and_its_text_is_kept_as_typed)
 		"GPUPOOL_LIMIT=0=8GiB,1=50%", "GPUPOOL_LIMIT_GROUP=train.2_a-b:0=4GiB,*=25%", "GPUPOOL_VIEW=Own",
 		"GPUPOOL_PINNED=no", "GPUPOOL_PINNED_LIMIT=25%", "GPUPOOL_PINNED_THREADS=5", "GPUPOOL_RESERVE=0",
 		"GPUPOOL_PENDING_COUNT=0", "GPUPOOL_PENDING_RATIO=50%", "GPUPOOL_THREAD_CACHE=1MiB",
-		"GPUPOOL_REUSE=completed", "GPUPOOL_VMM_CACHE=off", "GPUPOOL_VMM_SYNC=0", "GPUPOOL_SYNC_FREE=1",
-		"GPUPOOL_ASYNC=yes", "GPUPOOL_RUNTIME_LAYER=no", "GPUPOOL_OOM_WAIT=1500", "GPUPOOL_YIELD=off",
-		"GPUPOOL_SLEEP=idle:90s", "GPUPOOL_SLEEP_HOST=64GiB", "GPUPOOL_SLEEP_PINNED=3MiB",
-		"GPUPOOL_SLEEP_KEEP=on", "GPUPOOL_SPILL=32GiB", "GPUPOOL_LOG=debug",
-		"GPUPOOL_LOG_FILE=/tmp/%p.%h.%r.%j.%u.log", "GPUPOOL_RECORD=/tmp/%%%j/%r.rec",
+		"GPUPOOL_REUSE=completed", "GPUPOOL_VMM_CACHE=off", "GPUPOOL_SYNC_FREE=1", "GPUPOOL_ASYNC=yes",
+		"GPUPOOL_RUNTIME_LAYER=no", "GPUPOOL_OOM_WAIT=1500", "GPUPOOL_YIELD=off", "GPUPOOL_SLEEP=idle:90s",
+		"GPUPOOL_SLEEP_HOST=64GiB", "GPUPOOL_SLEEP_PINNED=3MiB", "GPUPOOL_SLEEP_KEEP=on", "GPUPOOL_SPILL=32GiB",
+		"GPUPOOL_LOG=debug", "GPUPOOL_LOG_FILE=/tmp/%p.%h.%r.%j.%u.log", "GPUPOOL_RECORD=/tmp/%%%j/%r.rec",
 		"GPUPOOL_STACKS=12,sample=100", "GPUPOOL_DEBUG=off",
 		"GPUPOOL_REGIONS=nvtx,thread=io*,lib=libfft.so*:fft", "GPUPOOL_REPORT=exit:/tmp/%p.txt",
 		"GPUPOOL_OOM_FILE=/tmp/%p.oom", "GPUPOOL_SOCKET=off", "GPUPOOL_RUNTIME_DIR=/run/x",
@@ -180,8 +178,9 @@ START_TEST(every_variable_is_parsed_and_its_text_is_kept_as_typed)
 	ck_assert_double_eq_tol(config.pending_ratio, 0.5, 1e-12);
 	ck_assert_uint_eq(config.thread_cache_bytes, 1 << 20);
 	ck_assert_int_eq(config.reuse, GP_CONFIG_REUSE_COMPLETED);
-	ck_assert(config.is_free_synchronous && config.is_async_pooled && config.is_sleep_memory_kept);
-	ck_assert(!config.is_vmm_cached && !config.is_unmap_awaited && !config.is_runtime_served);
+	ck_assert(!config.is_vmm_cached);
+	ck_assert(config.is_free_synchronous && config.is_async_pooled && config.is_sleep_memory_kept &&
+		  !config.is_runtime_served);
 	ck_assert(config.yield == GP_CONFIG_YIELD_OFF && !config.has_socket);
 	ck_assert_uint_eq(config.oom_wait_ms, 1500);
 	ck_assert(config.log_level == GP_LOG_DEBUG && config.pinned_threads == 5);
