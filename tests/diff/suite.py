@@ -25,8 +25,8 @@ def reserve_descriptors():
 @dataclasses.dataclass(frozen=True)
 class Config:
     """
-    variables: the environment variables that configure the library; None: the library is not loaded. like: this one
-    runs where the first of these configurations runs that a way lists, and has the deviations of the first one.
+    variables: the environment variables that configure the library; None: the library is not loaded. like: the names of
+    configurations. This one runs in place of the first of them that a way lists. It has the deviations of like[0].
     """
 
     name: str
@@ -93,7 +93,7 @@ class Needs:
 
     @property
     def raw_key(self):
-        """The same for all ways in which the raw program runs alike: it does not read the library's variables."""
+        """Equal for ways in which the raw program runs alike: it does not read the variables of the library."""
         variables = tuple((name, value) for name, value in self.env.items() if not name.startswith("GPUPOOL"))
         return variables, self.devices, self.is_strict, self.arguments
 

@@ -223,7 +223,7 @@ def kind_configs(library, options, usual=KINDS):
 
 
 def pool_configs(library, options):
-    """Those, and the two reuse modes that are not the default."""
+    """The configurations of kind_configs, and the two reuse modes that are not the default."""
     configs = kind_configs(library, options)
     for kind in kinds(["split"], options):
         for reuse in ["ordered", "completed"]:
