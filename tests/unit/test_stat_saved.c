@@ -181,6 +181,24 @@ START_TEST(oom_shows_the_saved_report_of_a_process_without_a_socket)
 }
 END_TEST
 
+/* An earlier process had the id on this machine, or a process has it in another container. */
+START_TEST(oom_shows_the_report_of_the_process_that_runs_not_a_later_one_with_its_pid)
+{
+	pid_t pid = peer_start(PEER_NO_SOCKET, NULL);
+	uint64_t start;
+	char state;
+
+	ck_assert_int_eq(gp_ctl_process_stat(pid, &start, &state), 0);
+	put_in(name_of(pid, start - 1), REPORT("earlier", "1024"), 2000);
+	put_in(name_of(pid, start), REPORT("running", "2048"), 1000);
+	put_in(name_of(pid, start + 1), REPORT("elsewhere", "4096"), 3000);
+	ck_assert_int_eq(STAT("oom", stat_word(pid)), 0);
+	stat_check_in(stat_out, " cannot be asked; this is its saved report: running\n");
+	ck_assert_ptr_null(strstr(stat_out, "earlier"));
+	ck_assert_ptr_null(strstr(stat_out, "elsewhere"));
+}
+END_TEST
+
 START_TEST(oom_shows_each_of_several_processes)
 {
 	pid_t ended_pid = ended(), pid = peer_start(PEER_ANSWERS, NULL), missing;
@@ -282,6 +300,7 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc, oom_shows_the_answer_of_an_exporter_that_passes_yields_on, 0, LENGTH(exporters));
 	tcase_add_test(tc, oom_asks_a_live_process_and_ignores_reports_of_earlier_ones_with_its_pid);
 	tcase_add_test(tc, oom_shows_the_saved_report_of_a_process_without_a_socket);
+	tcase_add_test(tc, oom_shows_the_report_of_the_process_that_runs_not_a_later_one_with_its_pid);
 	tcase_add_test(tc, oom_shows_each_of_several_processes);
 	tcase_add_loop_test(tc, a_malformed_saved_oom_report_is_ignored, 0, LENGTH(hostile));
 	tcase_add_test(tc, symlinks_and_fifos_are_not_read_as_oom_reports);

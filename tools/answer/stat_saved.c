@@ -221,14 +221,30 @@ static size_t find(struct stat_survey *survey, const struct wanted *wanted, stru
 	return n;
 }
 
+/* Keeps the report of the process that runs or else the newest one: another container may have the same process id. */
+static void keep_one(struct stat_saved *list, size_t n)
+{
+	size_t kept = 0;
+
+	while (kept < n && !list[kept].is_running)
+		kept++;
+	if (kept == n)
+		kept = 0;
+	for (size_t i = 0; i < n; i++)
+		if (i != kept)
+			json_decref(list[i].process.reply);
+	list[0] = list[kept];
+}
+
 size_t stat_saved_find(struct stat_survey *survey, pid_t pid, struct stat_saved **ret_list)
 {
 	const struct wanted wanted = {.pid = pid};
 	size_t n = find(survey, &wanted, ret_list);
 
-	for (; pid && n > 1; n--)
-		json_decref((*ret_list)[n - 1].process.reply);
-	return n;
+	if (!pid || !n)
+		return n;
+	keep_one(*ret_list, n);
+	return 1;
 }
 
 size_t stat_saved_find_job(struct stat_survey *survey, const char *job, struct stat_saved **ret_list)

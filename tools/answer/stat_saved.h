@@ -22,8 +22,8 @@ struct stat_saved {
 };
 
 /*
- * Finds the newest report of a process with that pid or, with 0, the reports of all processes that have ended, the
- * newest first. Returns their number. The caller frees the list.
+ * Finds the report of the process that runs with that pid or else the newest one of an ended process or, with 0, the
+ * reports of all processes that have ended, the newest first. Returns their number. The caller frees the list.
  */
 size_t stat_saved_find(struct stat_survey *survey, pid_t pid, struct stat_saved **ret_list);
 
