@@ -429,6 +429,24 @@ int stat_find_commands(char names[STAT_COMMANDS_MAX][16])
 	return n;
 }
 
+/*
+ * gpupool-stat also searches the directories of a process that it is asked about, by the environment with which that
+ * process was started. So this one starts again without the user's directories: another process may have left a report
+ * there under the id of a peer.
+ */
+static void leave_directories_of_user(const char *argument)
+{
+	static const char no_directory[] = "/nonexistent";
+	const char *runtime_dir = getenv("GPUPOOL_RUNTIME_DIR");
+
+	if (runtime_dir && !strcmp(runtime_dir, no_directory))
+		return;
+	setenv("GPUPOOL_RUNTIME_DIR", no_directory, 1);
+	setenv("TMPDIR", no_directory, 1);
+	unsetenv("XDG_RUNTIME_DIR");
+	stat_become(self_path, (const char *const[STAT_WORDS]){argument});
+}
+
 int stat_main(int argc, char **argv, const char *name, void (*add_tests)(TCase *tc))
 {
 	Suite *suite = suite_create(name);
@@ -442,6 +460,7 @@ int stat_main(int argc, char **argv, const char *name, void (*add_tests)(TCase *
 	}
 	stat_path = realpath(argv[1], NULL);
 	self_path = realpath("/proc/self/exe", NULL);
+	leave_directories_of_user(stat_path);
 	tcase_add_checked_fixture(tc, peer_setup, peer_teardown);
 	add_tests(tc);
 	suite_add_tcase(suite, tc);
