@@ -277,14 +277,15 @@ def run_cupy(book, setup, options, log):
 def run_jax(book, setup, options, log):
     """
     Steps of JAX. Its allocator "platform" creates and maps memory for each array. gpupool keeps that memory mapped for the
-    next array of the size.
+    next array of the size. With "platform" XLA waits for the GPU in each step, so in the second group all steps do.
     """
     quiet = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
     platform = {**quiet, "XLA_PYTHON_CLIENT_ALLOCATOR": "platform"}
-    peers = [setup.script("own", "jax", "play_jax.py", variables=quiet),
-             setup.script("platform", "jax", "play_jax.py", variables=platform),
-             setup.script("platform, split", "jax", "play_jax.py", "split", variables=platform)]
-    run_programs(book, options, log, "JAX step", peers, 7)
+    for group, words in (("JAX step", []), ("JAX step that waits for its result", ["awaited"])):
+        peers = [setup.script("own", "jax", "play_jax.py", words=words, variables=quiet),
+                 setup.script("platform", "jax", "play_jax.py", words=words, variables=platform),
+                 setup.script("platform, split", "jax", "play_jax.py", "split", words, platform)]
+        run_programs(book, options, log, group, peers, 7)
 
 
 ASYNC = {"GPUPOOL_ASYNC": "on"}

@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
-"""Windows of a jitted step of JAX, with the allocator that XLA_PYTHON_CLIENT_ALLOCATOR names."""
+"""
+Windows of a jitted step of JAX, with the allocator that XLA_PYTHON_CLIENT_ALLOCATOR names. With "awaited" each step
+waits for its result.
+"""
 
 import os
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -15,12 +19,15 @@ STEPS, WARM_UP = 200, 20
 def main():
     step = jax.jit(lambda a: (jnp.sin(a) * 2 + 1) @ a.T)
     a, last = jnp.ones((1024, 1024)), {}
-
-    def jax_step(_):
-        last["b"] = step(a)
+    is_awaited = sys.argv[1:] == ["awaited"]
 
     def wait():
         last["b"].block_until_ready()
+
+    def jax_step(_):
+        last["b"] = step(a)
+        if is_awaited:
+            wait()
 
     def more_results():
         in_stream_order = os.environ.get("XLA_PYTHON_CLIENT_ALLOCATOR") == "cuda_async"
