@@ -49,11 +49,7 @@
 /* Kept mappings go back before a pool stops caching for want of the reserve. Returns what the driver has left then. */
 static uint64_t trim_kept_for_reserve(struct gp_context *context, uint64_t available)
 {
-	uint64_t reserve = gp_state.config.reserve_bytes;
-
-	if (gp_likely(available >= reserve) || !gp_kept_trim(context->device->index, reserve - available))
-		return available;
-	return gp_device_available(context);
+	return gp_kept_note_available(context->device, available) ? gp_device_available(context) : available;
 }
 
 static int device_reserve(void *arg, uint64_t bytes, uint64_t *ret_addr, uint64_t *ret_available)

@@ -20,6 +20,7 @@
 #include "shim/base/own_thread.h"
 #include "shim/base/slow_path.h"
 #include "shim/base/state.h"
+#include "shim/context/kept.h"
 #include "shim/debug/debug.h"
 #include "shim/driver/submit.h"
 #include "shim/reclaim/reclaim.h"
@@ -287,8 +288,8 @@ static void add_context(void *arg, struct gp_context *context)
 }
 
 /*
- * Returns how many spilled bytes the device has room for, besides all that the program uses: the driver's free memory
- * and the cache. *ret_lacking: what of it the cache would have to give back first.
+ * Returns how many spilled bytes the device has room for, besides all that the program uses: the driver's free memory,
+ * the cache and unused mappings. *ret_lacking: what of it these would have to give back first.
  */
 static uint64_t room_for(const struct room *room, uint64_t *ret_lacking)
 {
@@ -301,7 +302,8 @@ static uint64_t room_for(const struct room *room, uint64_t *ret_lacking)
 	kept = gp_max(room->context->device->total_bytes / ROOM_SHARE, gp_state.config.reserve_bytes);
 	kept = gp_min(kept, room->context->device->total_bytes / 4);
 	free = gp_min(available - gp_min(kept, available), left);
-	fits = free + room->total_bytes - gp_min(room->used_bytes, room->total_bytes);
+	fits = free + gp_kept_unused(room->context->device);
+	fits += room->total_bytes - gp_min(room->used_bytes, room->total_bytes);
 	fits = gp_min(fits, room->spilled_bytes);
 	*ret_lacking = fits - gp_min(free, fits);
 	return fits;
@@ -341,7 +343,7 @@ static uint64_t bring_part(struct room *room, uint64_t most, uint64_t lacking)
 	struct order order = {.context = room->context, .most = most, .part = IN_PART};
 	struct gp_quiet_refusal refusal;
 
-	if (lacking)
+	if (lacking && gp_kept_trim(room->context->device->index, lacking) < lacking)
 		gp_context_each(give_back_all, room->context->device);
 	if (!run(&order, move_in, IN_WAIT_NS, &refusal))
 		note_why(GP_SPILL_BACK, refusal.why);

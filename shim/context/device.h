@@ -29,8 +29,10 @@ struct gp_device {
 	_Atomic uint64_t survivor_bytes; /* bytes that stay charged for memory that outlives its context (survivor.h) */
 	_Atomic uint64_t ended_used_high, ended_reserved_high; /* high-water marks of the pools of its ended contexts */
 	_Atomic uint64_t kept_bytes, n_kept_reuses; /* of kept mappings (kept.h): unused, and handed out again */
-	_Atomic(CUmemoryPool) default_pool;         /* the driver's, once it was asked for (backend/default_pool.c) */
-	_Atomic(CUmemoryPool) current_pool;         /* set with the next: from which cuMemAllocAsync allocates */
+	_Atomic bool
+		is_kept_pressed; /* less than GPUPOOL_RESERVE was free when last asked: nothing unused stays mapped */
+	_Atomic(CUmemoryPool) default_pool; /* the driver's, once it was asked for (backend/default_pool.c) */
+	_Atomic(CUmemoryPool) current_pool; /* set with the next: from which cuMemAllocAsync allocates */
 	_Atomic bool is_default_pool_replaced, is_default_pool_shared;
 	_Atomic uint64_t default_pool_is_open_to; /* a bit for each device that has access to the default pool */
 	_Atomic uint64_t made_pools_are_open_to;  /* likewise, to memory of a pool that the program has made */

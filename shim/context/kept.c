@@ -18,7 +18,7 @@
 /* The ids of buffers begin above those of blocks (hook_query.c), which begin above those of the driver. */
 #define BUFFER_ID_BASE (UINT64_C(3) << 61)
 
-static _Atomic uint64_t n_hand_outs;
+static _Atomic uint64_t n_hand_outs, n_ended;
 static _Atomic bool is_enabled;
 
 void gp_kept_start(void)
@@ -132,10 +132,12 @@ static CUresult end(struct gp_kept *kept)
 	else if (kept->is_reserved)
 		gp_kept_note_reserved(kept->addr, kept->bytes);
 	if (!kept->is_mapped && kept->n_handles == 1)
-		gp_kept_note_created(kept->handle, kept->bytes, &kept->properties);
-	gp_kept_remove(kept);
+		(void)gp_kept_note_created(kept->handle, kept->bytes, &kept->properties);
+	/* A thread that waits for the triple to go charges its own memory then. */
 	if (is_charged)
 		gp_budget_uncharge(&kept->device->budget, kept->bytes);
+	atomic_fetch_add(&n_ended, 1);
+	gp_kept_remove(kept);
 	gp_grace_forget(&kept->grace);
 	free(kept);
 	return CUDA_SUCCESS;
@@ -228,24 +230,22 @@ struct gp_device *gp_kept_device(const struct gp_kept *kept)
 	return kept->device;
 }
 
-bool gp_kept_map(
+struct gp_kept *gp_kept_map(
 	CUdeviceptr ptr, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
 	struct gp_kept *kept = gp_kept_claim_handle(handle);
-	bool is_served;
 
 	if (!kept)
-		return false;
-	is_served = kept->n_handles && kept->is_reserved && !kept->is_mapped && kept->addr == ptr &&
-		    kept->bytes == bytes && !offset && !flags && is_on();
-	if (is_served) {
+		return NULL;
+	if (kept->n_handles && kept->is_reserved && !kept->is_mapped && kept->addr == ptr && kept->bytes == bytes &&
+		!offset && !flags && is_on()) {
 		kept->is_mapped = true;
 		memset(kept->asked, CU_MEM_ACCESS_FLAGS_PROT_NONE, sizeof(kept->asked));
-		gp_kept_done(kept);
-	} else {
-		gp_kept_put_back(kept);
+		return kept;
 	}
-	return is_served;
+	gp_kept_put_back(kept);
+	gp_kept_note_mismatch(ptr, bytes);
+	return NULL;
 }
 
 static bool is_known_access(const CUmemAccessDesc *access, size_t n)
@@ -369,13 +369,30 @@ struct gp_kept *gp_kept_release(CUmemGenericAllocationHandle handle)
 	return kept;
 }
 
+/* The pools likewise give back what is freed: at once where nothing may stay cached. */
+static void trim_excess(const struct gp_device *device)
+{
+	uint64_t excess = gp_budget_over(&device->budget);
+
+	if (gp_slow_path_is_any(GP_SLOW_PATH_ASLEEP) ||
+		atomic_load_explicit(&device->is_kept_pressed, memory_order_relaxed))
+		excess = UINT64_MAX;
+	if (gp_unlikely(excess))
+		(void)gp_kept_trim(device->index, excess);
+}
+
 void gp_kept_drop_end(struct gp_kept *kept, bool is_known)
 {
-	if (is_known) {
-		gp_kept_done(kept);
+	const struct gp_device *device = kept->device;
+	bool is_unused = gp_kept_is_unused(kept);
+
+	if (!is_known) {
+		(void)end(kept);
 		return;
 	}
-	(void)end(kept);
+	gp_kept_done(kept);
+	if (is_unused)
+		trim_excess(device);
 }
 
 struct gp_kept *gp_kept_retain(CUdeviceptr ptr)
@@ -411,10 +428,13 @@ static bool is_ordinary(const CUmemAllocationProp *p)
 	       memcmp(p->allocFlags.reserved, zero, sizeof(zero)) == 0;
 }
 
-void gp_kept_note_created(CUmemGenericAllocationHandle handle, size_t bytes, const CUmemAllocationProp *properties)
+bool gp_kept_note_created(CUmemGenericAllocationHandle handle, size_t bytes, const CUmemAllocationProp *properties)
 {
-	if (is_on() && is_ordinary(properties))
+	bool may_be_kept = is_on() && is_ordinary(properties);
+
+	if (may_be_kept)
 		gp_kept_note_add(GP_KEPT_HANDLES, handle, bytes, properties);
+	return may_be_kept;
 }
 
 CUresult gp_kept_begin_mapping(struct gp_kept_mapping *mapping, CUmemGenericAllocationHandle handle)
@@ -518,13 +538,16 @@ bool gp_kept_forget_created(CUmemGenericAllocationHandle handle, size_t *ret_byt
 CUresult gp_kept_settle(CUdeviceptr ptr)
 {
 	struct gp_kept *kept = gp_kept_claim_at(ptr, 1);
+	struct gp_driver_relaxed relaxed;
 	CUresult r;
 
 	if (!kept)
 		return CUDA_SUCCESS;
 	if (!kept->is_mapped)
 		return end(kept);
+	relaxed = gp_driver_relax();
 	r = set_asked(kept);
+	gp_driver_unrelax(&relaxed);
 	gp_kept_put_back(kept);
 	return r;
 }
@@ -615,17 +638,38 @@ uint64_t gp_kept_trim(int device, uint64_t want)
 
 	if (gp_kept_is_any())
 		gp_kept_retry_stuck();
-	while (gp_kept_is_any() && given < want && !gp_slow_path_is_any(GP_SLOW_PATH_BYPASS) &&
-		(kept = gp_kept_take_oldest(device))) {
-		uint64_t bytes = kept->bytes;
-		CUresult r = end(kept);
+	while (gp_kept_is_any() && given < want && !gp_slow_path_is_any(GP_SLOW_PATH_BYPASS)) {
+		uint64_t bytes;
+		CUresult r;
 
-		if (!r)
-			given += bytes;
-		else if (!atomic_exchange(&is_refusal_logged, true))
-			gp_log(GP_LOG_WARN, "the driver refused to unmap memory: error %d", r);
+		kept = gp_kept_take_oldest(device);
+		/* Else the caller would find no memory while another thread is about to have given all of it back. */
+		if (!kept && !gp_kept_await_busy(device, &bytes))
+			break;
+		if (kept) {
+			bytes = kept->bytes;
+			r = end(kept);
+			if (r && !atomic_exchange(&is_refusal_logged, true))
+				gp_log(GP_LOG_WARN, "the driver refused to unmap memory: error %d", r);
+			bytes = r ? 0 : bytes;
+		}
+		given += bytes;
 	}
 	return given;
+}
+
+uint64_t gp_kept_note_available(struct gp_device *device, uint64_t available)
+{
+	uint64_t reserve = gp_state.config.reserve_bytes, missing = reserve - gp_min(available, reserve);
+	uint64_t given = missing ? gp_kept_trim(device->index, missing) : 0;
+
+	atomic_store_explicit(&device->is_kept_pressed, given < missing, memory_order_relaxed);
+	return given;
+}
+
+uint64_t gp_kept_n_ended(void)
+{
+	return atomic_load(&n_ended);
 }
 
 uint64_t gp_kept_unused(const struct gp_device *device)

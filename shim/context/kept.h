@@ -49,7 +49,7 @@ struct gp_kept *gp_kept_create(size_t bytes, const CUmemAllocationProp *properti
 CUmemGenericAllocationHandle gp_kept_handle(const struct gp_kept *kept);
 struct gp_device *gp_kept_device(const struct gp_kept *kept);
 
-bool gp_kept_map(
+struct gp_kept *gp_kept_map(
 	CUdeviceptr ptr, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags);
 
 /* *ret_result: the driver's result, if it had to be asked for access of another kind. */
@@ -76,9 +76,12 @@ void gp_kept_done(struct gp_kept *kept);
  * To be called after a successful driver call.
  */
 
-/* The program has new addresses, which the driver chose, or new memory that is counted. */
+/*
+ * The program has new addresses, which the driver chose, or new memory that is counted. gp_kept_note_created returns
+ * true if the memory may stay mapped later on.
+ */
 void gp_kept_note_reserved(CUdeviceptr ptr, size_t bytes);
-void gp_kept_note_created(CUmemGenericAllocationHandle handle, size_t bytes, const CUmemAllocationProp *properties);
+bool gp_kept_note_created(CUmemGenericAllocationHandle handle, size_t bytes, const CUmemAllocationProp *properties);
 
 /*
  * Makes a triple of what was mapped. Returns false if that is not possible; the memory then never becomes one, nor if
@@ -128,9 +131,19 @@ uint64_t gp_kept_buffer_id(CUdeviceptr ptr);
 
 /*
  * Gives unused memory back until `want` bytes are back, the longest unused first. device -1: of all devices. Returns
- * the bytes given back. No lock may be held.
+ * the bytes given back, with those that another thread was about to give back and for which this one waited. No lock
+ * may be held.
  */
 uint64_t gp_kept_trim(int device, uint64_t want);
+
+/*
+ * To be called with what the driver has left on the device. While that is less than GPUPOOL_RESERVE, no unused memory
+ * stays mapped. Returns the bytes given back.
+ */
+uint64_t gp_kept_note_available(struct gp_device *device, uint64_t available);
+
+/* Returns how many kept mappings have ended: if another one has, an allocation may succeed that has failed. */
+uint64_t gp_kept_n_ended(void);
 
 /* Returns the unused bytes on the device. */
 uint64_t gp_kept_unused(const struct gp_device *device);

@@ -17,10 +17,12 @@ static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF);
 static struct gp_kept_note *notes[GP_KEPT_N_NOTES][1 << BUCKETS_BITS];
 static struct gp_kept *by_handle[1 << BUCKETS_BITS];
 static struct gp_list by_size[1 << BUCKETS_BITS];
+static bool is_reversed[1 << BUCKETS_BITS];
 static struct gp_list unused;    /* the longest unused first */
 static struct gp_kept **by_addr; /* sorted */
 static size_t n_by_addr, room_by_addr;
 static unsigned n_stuck;
+static uint64_t n_births;
 _Atomic size_t gp_kept_n; /* n_by_addr, also read without the lock */
 
 static void reset_in_child(void)
@@ -289,12 +291,16 @@ void gp_kept_done(struct gp_kept *kept)
 	gp_mutex_unlock(&lock);
 }
 
-/* Returns the longest unused triple that fits; or NULL. may_be_reserved: also one whose addresses the program holds. */
+/*
+ * Returns the longest unused triple that fits, or the shortest where the order is reversed; or NULL. may_be_reserved:
+ * also one whose addresses the program holds.
+ */
 static struct gp_kept *choose_unused_locked(struct gp_list *head, const struct gp_kept_need *need, bool may_be_reserved)
 {
-	unsigned n = 0;
+	bool is_last_first = is_reversed[bucket_of(need->bytes)];
+	struct gp_list *link = is_last_first ? head->next : head->prev;
 
-	for (struct gp_list *link = head->prev; link != head && n < LOOK_MAX; link = link->prev, n++) {
+	for (unsigned n = 0; link != head && n < LOOK_MAX; link = is_last_first ? link->next : link->prev, n++) {
 		struct gp_kept *kept = gp_container_of(link, struct gp_kept, size_link);
 
 		if (kept->bytes == need->bytes && !kept->is_busy && gp_kept_is_unused(kept) &&
@@ -348,23 +354,68 @@ struct gp_kept *gp_kept_take_left(CUdeviceptr ptr)
 	return left;
 }
 
-struct gp_kept *gp_kept_take_oldest(int device)
+/* Returns the longest unused triple on the device that is busy, or that is not; or NULL. */
+static struct gp_kept *find_oldest_locked(int device, bool is_busy)
 {
-	struct gp_kept *oldest = NULL;
 	struct gp_list *link;
 
-	gp_mutex_lock(&lock);
 	gp_list_each(link, &unused) {
 		struct gp_kept *kept = gp_container_of(link, struct gp_kept, age_link);
 
-		if (!kept->is_busy && (device < 0 || kept->device->index == device)) {
-			oldest = kept;
-			kept->is_busy = true;
-			break;
-		}
+		if (kept->is_busy == is_busy && (device < 0 || kept->device->index == device))
+			return kept;
 	}
+	return NULL;
+}
+
+struct gp_kept *gp_kept_take_oldest(int device)
+{
+	struct gp_kept *oldest;
+
+	gp_mutex_lock(&lock);
+	oldest = find_oldest_locked(device, false);
+	if (oldest)
+		oldest->is_busy = true;
 	gp_mutex_unlock(&lock);
 	return oldest;
+}
+
+bool gp_kept_await_busy(int device, uint64_t *ret_ended)
+{
+	struct gp_kept *kept;
+	uint64_t birth = 0;
+	CUdeviceptr addr = 0;
+
+	*ret_ended = 0;
+	gp_mutex_lock(&lock);
+	kept = find_oldest_locked(device, true);
+	if (kept) {
+		birth = kept->birth;
+		addr = kept->addr;
+		*ret_ended = kept->bytes;
+	}
+	for (unsigned i = 0; kept && kept->birth == birth && kept->is_busy; i++) {
+		gp_mutex_unlock(&lock);
+		gp_yield(i);
+		gp_mutex_lock(&lock);
+		kept = find_locked(addr, 1);
+	}
+	if (kept && kept->birth == birth)
+		*ret_ended = 0;
+	gp_mutex_unlock(&lock);
+	return birth != 0;
+}
+
+void gp_kept_note_mismatch(CUdeviceptr ptr, size_t bytes)
+{
+	struct gp_kept *kept;
+
+	gp_mutex_lock(&lock);
+	kept = find_locked(ptr, 1);
+	if (kept && !kept->is_busy && kept->addr == ptr && kept->bytes == bytes && kept->is_reserved &&
+		gp_kept_is_unused(kept))
+		is_reversed[bucket_of(bytes)] ^= true;
+	gp_mutex_unlock(&lock);
 }
 
 void gp_kept_retry_stuck(void)
@@ -407,6 +458,7 @@ bool gp_kept_insert(struct gp_kept *kept)
 	gp_list_init(&kept->size_link);
 	gp_list_init(&kept->age_link);
 	gp_mutex_lock(&lock);
+	kept->birth = ++n_births;
 	is_inserted = insert_locked(kept);
 	gp_mutex_unlock(&lock);
 	return is_inserted;

@@ -36,6 +36,7 @@ struct gp_kept {
 	unsigned char asked[GP_KEPT_DEVICES_MAX];   /* access that the program has set, by device */
 	unsigned char granted[GP_KEPT_DEVICES_MAX]; /* access that the driver has set */
 
+	uint64_t birth;        /* a number that no other triple has */
 	uint64_t thread;       /* the last thread of the program that changed it */
 	uint64_t serial;       /* of the hand-out; 0: the memory was not handed out again */
 	struct gp_grace grace; /* since the unmap */
@@ -113,6 +114,19 @@ struct gp_kept *gp_kept_claim_or_forget(CUmemGenericAllocationHandle handle);
 struct gp_kept *gp_kept_choose(const struct gp_kept_need *need);
 struct gp_kept *gp_kept_take_left(CUdeviceptr ptr);
 struct gp_kept *gp_kept_take_oldest(int device);
+
+/*
+ * Waits while another thread calls the driver for unused memory of the device. Returns false if no thread does.
+ * *ret_ended: the bytes of the triple if it has ended. No lock may be held.
+ */
+bool gp_kept_await_busy(int device, uint64_t *ret_ended);
+
+/*
+ * To be called when the program maps other memory at addresses. If they are those of unused memory, the wrong ones of
+ * that size were handed out. At first the addresses that were freed first are; from now on those that were freed last,
+ * since the program may free in reverse what it allocates together; and so on.
+ */
+void gp_kept_note_mismatch(CUdeviceptr ptr, size_t bytes);
 
 /* The triple is busy no longer, and unchanged (after a change: gp_kept_done); or the driver refused to unmap it. */
 void gp_kept_put_back(struct gp_kept *kept);

@@ -58,21 +58,41 @@ static bool create_from_kept(const struct create *a)
 	return true;
 }
 
+struct place {
+	const struct gp_device *device;
+	struct gp_context *context; /* one on the device; to be put */
+};
+
+static void use_on_device(void *arg, struct gp_context *context)
+{
+	struct place *place = arg;
+
+	if (!place->context && context->device == place->device)
+		place->context = gp_context_use(context);
+}
+
 /* Leaves GPUPOOL_RESERVE free on the device, as the pools do. */
 static void keep_reserve_free(int device_index)
 {
-	const struct gp_device *device = gp_device_if_used(device_index);
-	struct gp_context *context;
-	uint64_t available = UINT64_MAX;
+	struct gp_device *device = gp_device_if_used(device_index);
+	struct place place = {.device = device};
+	struct gp_context *current;
+	uint64_t available;
 
-	if (!device || !gp_kept_unused(device) || !gp_state.config.reserve_bytes)
+	if (!device || !gp_state.config.reserve_bytes)
 		return;
-	context = gp_context_current();
-	if (context && context->device == device)
-		available = gp_device_available(context);
-	gp_context_put(context);
-	if (available < gp_state.config.reserve_bytes)
-		(void)gp_kept_trim(device_index, gp_state.config.reserve_bytes - available);
+	current = gp_context_current();
+	if (current)
+		use_on_device(&place, current);
+	gp_context_put(current);
+	if (!place.context)
+		gp_context_each(use_on_device, &place);
+	if (!place.context)
+		return;
+	available = gp_device_available(place.context);
+	gp_context_put(place.context);
+	if (available != UINT64_MAX)
+		(void)gp_kept_note_available(device, available);
 }
 
 /*
@@ -107,10 +127,9 @@ CUresult hook_cuMemCreate(
 	if (create_from_kept(&a))
 		return CUDA_SUCCESS;
 	r = gp_unpooled_alloc(&allocation);
-	if (!r && allocation.device != GP_UNPOOLED_HOST && gp_unpooled_is_known(GP_UNPOOLED_HANDLE, *handle)) {
-		gp_kept_note_created(*handle, bytes, properties);
+	if (!r && allocation.device != GP_UNPOOLED_HOST && gp_unpooled_is_known(GP_UNPOOLED_HANDLE, *handle) &&
+		gp_kept_note_created(*handle, bytes, properties))
 		keep_reserve_free(allocation.device);
-	}
 	return r;
 }
 
@@ -145,7 +164,7 @@ CUresult hook_cuMemRelease(CUmemGenericAllocationHandle handle)
 	r = gp_real.cuMemRelease(handle);
 	gp_unpooled_end_drop(drop, !r);
 	if (r && is_noted)
-		gp_kept_note_created(handle, bytes, &properties);
+		(void)gp_kept_note_created(handle, bytes, &properties);
 	return r;
 }
 
@@ -323,11 +342,13 @@ static void note_mapping(const struct gp_kept_mapping *mapping, CUdeviceptr ptr,
 CUresult hook_cuMemMap(
 	CUdeviceptr ptr, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
+	struct gp_kept *kept = gp_kept_map(ptr, bytes, offset, handle, flags);
 	struct gp_kept_mapping mapping;
 	CUresult r;
 
-	if (gp_kept_map(ptr, bytes, offset, handle, flags)) {
+	if (kept) {
 		(void)gp_unpooled_retain(GP_UNPOOLED_HANDLE, handle);
+		gp_kept_done(kept);
 		return CUDA_SUCCESS;
 	}
 	r = gp_kept_end_unmapped(ptr, bytes);

@@ -15,12 +15,15 @@
 #include "shim/record/record.h"
 #include "shim/trace/module.h"
 
+enum { KEPT_TRIES_MAX = 64 };
+
 struct attempt {
 	const struct gp_unpooled *allocation;
 	struct gp_device *device;
 	const struct gp_context *ends_with; /* only compared; or NULL */
 	struct gp_context *rescuer; /* a context on the device whose pool runs the retry rounds; to be put at the end */
 	bool is_charged;
+	uint64_t n_kept_ended; /* before the driver's call */
 	uint32_t module;
 	CUresult r;
 	struct gp_failure failure;
@@ -36,6 +39,7 @@ static int attempt(void *arg)
 	struct gp_budget *budget = &a->device->budget;
 
 	a->r = CUDA_ERROR_OUT_OF_MEMORY;
+	a->n_kept_ended = gp_kept_n_ended();
 	a->is_charged = gp_budget_charge(budget, a->allocation->bytes);
 	if (!a->is_charged && (budget->group || (atomic_load(&budget->limit_bytes) != GP_NO_LIMIT &&
 							!atomic_load(&a->device->is_limit_ours))))
@@ -83,6 +87,21 @@ static void use_current_as_rescuer(struct attempt *a)
 	gp_context_put(context);
 }
 
+/*
+ * Tries again while unused mappings go back. Another thread may take the memory that they had, and leave its own
+ * mapping behind. So this ends once no mapping has ended since the last try.
+ */
+static bool is_rescued_from_kept(struct attempt *a)
+{
+	for (unsigned i = 0; i < KEPT_TRIES_MAX; i++) {
+		if (!gp_kept_trim(a->device->index, a->allocation->bytes) && gp_kept_n_ended() == a->n_kept_ended)
+			return false;
+		if (attempt(a) != -ENOMEM)
+			return true;
+	}
+	return false;
+}
+
 static void rescue(struct attempt *a)
 {
 	uint64_t limit = atomic_load(&a->device->budget.limit_bytes);
@@ -90,7 +109,7 @@ static void rescue(struct attempt *a)
 	/* The cache is not emptied for a request that can never succeed. */
 	if (a->allocation->bytes > gp_min(limit, a->device->total_bytes))
 		return;
-	if (gp_kept_trim(a->device->index, a->allocation->bytes) && attempt(a) != -ENOMEM)
+	if (is_rescued_from_kept(a))
 		return;
 	if (!a->rescuer)
 		use_current_as_rescuer(a);

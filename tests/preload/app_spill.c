@@ -96,6 +96,16 @@ static void content(void)
 	app_report_driver();
 }
 
+static void await_return(void)
+{
+	APP_MUST(cuCtxSynchronize());
+	for (int i = 0; i < 3000 && host_bytes(); i++)
+		usleep(10000);
+	app_fact("host bytes after the return", host_bytes());
+	check();
+	app_report_driver();
+}
+
 /* The same, but only the library's own thread sees that there is room again. */
 static void watched(void)
 {
@@ -103,12 +113,26 @@ static void watched(void)
 	(void)ask_for_more();
 	APP_MUST(cuMemFree_v2(more));
 	more = 0;
-	APP_MUST(cuCtxSynchronize());
-	for (int i = 0; i < 3000 && host_bytes(); i++)
-		usleep(10000);
-	app_fact("host bytes after the return", host_bytes());
-	check();
-	app_report_driver();
+	await_return();
+}
+
+/* The same, with memory that the program maps and unmaps itself. */
+static void watched_mapped(void)
+{
+	CUmemAllocationProp properties = {
+		.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+	CUmemGenericAllocationHandle handle;
+	CUdeviceptr ptr;
+
+	make_blocks();
+	APP_MUST(cuMemCreate(&handle, more_size, &properties, 0));
+	APP_MUST(cuMemAddressReserve(&ptr, more_size, 0, 0, 0));
+	APP_MUST(cuMemMap(ptr, more_size, 0, handle, 0));
+	app_fact("host bytes", host_bytes());
+	APP_MUST(cuMemUnmap(ptr, more_size));
+	APP_MUST(cuMemRelease(handle));
+	APP_MUST(cuMemAddressFree(ptr, more_size));
+	await_return();
 }
 
 /* Returns a block that is in host memory, or the first one. */
@@ -694,6 +718,7 @@ static void threads(void)
 const struct app_scenario app_scenarios[] = {
 	{"content", content, 0},
 	{"watched", watched, 0},
+	{"watched-mapped", watched_mapped, 0},
 	{"queries", queries, 0},
 	{"graph", graph, 0},
 	{"busy", busy, 0},

@@ -8,78 +8,7 @@
 #include <unistd.h>
 
 #include "api/gpupool.h"
-#include "app_driver.h"
-#include "tests/sim/abi.h"
-
-#define BYTES (4 * MIB)
-#define WORDS (4 * KIB) /* bytes that kernels write */
-
-static CUmemAllocationProp properties = {
-	.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
-static CUmemAccessDesc whole_access = {
-	.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-static int n_peers = 1; /* devices that get access */
-
-struct array {
-	CUdeviceptr ptr;
-	CUmemGenericAllocationHandle handle;
-	size_t bytes;
-};
-
-/* Returns what the first call that failed returned; then nothing is left. */
-static CUresult try(struct array *a, size_t bytes)
-{
-	CUresult r;
-
-	*a = (struct array){.bytes = bytes};
-	r = cuMemCreate(&a->handle, bytes, &properties, 0);
-	if (r)
-		return r;
-	r = cuMemAddressReserve(&a->ptr, bytes, 2 * MIB, 0, 0);
-	if (r) {
-		(void)cuMemRelease(a->handle);
-		return r;
-	}
-	r = cuMemMap(a->ptr, bytes, 0, a->handle, 0);
-	for (int i = 0; i < n_peers && !r; i++) {
-		CUmemAccessDesc access = whole_access;
-
-		access.location.id = i;
-		r = cuMemSetAccess(a->ptr, bytes, &access, 1);
-		if (r)
-			(void)cuMemUnmap(a->ptr, bytes);
-	}
-	if (r) {
-		(void)cuMemRelease(a->handle);
-		(void)cuMemAddressFree(a->ptr, bytes);
-	}
-	return r;
-}
-
-static void make(struct array *a, size_t bytes)
-{
-	APP_MUST(try(a, bytes));
-}
-
-/* Takes the memory away without waiting for work. */
-static void drop(const struct array *a)
-{
-	CUmemGenericAllocationHandle again;
-	size_t bytes;
-
-	APP_MUST(cuMemRetainAllocationHandle(&again, (void *)(uintptr_t)a->ptr));
-	APP_MUST(cuMemRelease(again));
-	APP_MUST(cuMemGetAddressRange_v2(NULL, &bytes, a->ptr));
-	APP_MUST(cuMemUnmap(a->ptr, bytes));
-	APP_MUST(cuMemRelease(a->handle));
-	APP_MUST(cuMemAddressFree(a->ptr, bytes));
-}
-
-static void destroy(const struct array *a)
-{
-	APP_MUST(cuCtxSynchronize());
-	drop(a);
-}
+#include "app_virtual.h"
 
 /* A step: an array is written, read, and destroyed. Returns the number of wrong words. */
 static size_t step_of_xla(uint32_t value)
@@ -87,10 +16,10 @@ static size_t step_of_xla(uint32_t value)
 	struct array a;
 	size_t wrong;
 
-	make(&a, BYTES);
+	array_make(&a, BYTES);
 	app_fill(NULL, a.ptr, WORDS, value);
 	wrong = app_count_wrong(NULL, a.ptr, WORDS, value);
-	destroy(&a);
+	array_destroy(&a);
 	return wrong;
 }
 
@@ -100,10 +29,10 @@ static size_t step_released_early(uint32_t value)
 	size_t wrong;
 
 	APP_MUST(cuMemAddressReserve(&a.ptr, BYTES, 0, 0, 0));
-	APP_MUST(cuMemCreate(&a.handle, BYTES, &properties, 0));
+	APP_MUST(cuMemCreate(&a.handle, BYTES, &array_properties, 0));
 	APP_MUST(cuMemMap(a.ptr, BYTES, 0, a.handle, 0));
 	APP_MUST(cuMemRelease(a.handle));
-	APP_MUST(cuMemSetAccess(a.ptr, BYTES, &whole_access, 1));
+	APP_MUST(cuMemSetAccess(a.ptr, BYTES, &array_access, 1));
 	app_fill(NULL, a.ptr, WORDS, value);
 	wrong = app_count_wrong(NULL, a.ptr, WORDS, value);
 	APP_MUST(cuCtxSynchronize());
@@ -120,10 +49,10 @@ static size_t step_at_same_addresses(uint32_t value)
 
 	if (!a.ptr)
 		APP_MUST(cuMemAddressReserve(&a.ptr, BYTES, 0, 0, 0));
-	APP_MUST(cuMemCreate(&a.handle, BYTES, &properties, 0));
+	APP_MUST(cuMemCreate(&a.handle, BYTES, &array_properties, 0));
 	APP_MUST(cuMemMap(a.ptr, BYTES, 0, a.handle, 0));
-	whole_access.location.id = 0;
-	APP_MUST(cuMemSetAccess(a.ptr, BYTES, &whole_access, 1));
+	array_access.location.id = 0;
+	APP_MUST(cuMemSetAccess(a.ptr, BYTES, &array_access, 1));
 	app_fill(NULL, a.ptr, WORDS, value);
 	wrong = app_count_wrong(NULL, a.ptr, WORDS, value);
 	APP_MUST(cuCtxSynchronize());
@@ -178,14 +107,14 @@ static void same_addresses(void)
 /* Properties that programs request without ever exporting the memory. */
 static void properties_of_xla(void)
 {
-	properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-	properties.allocFlags.gpuDirectRDMACapable = 1;
+	array_properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+	array_properties.allocFlags.gpuDirectRDMACapable = 1;
 	steady_of(step_of_xla);
 }
 
 static void compressible(void)
 {
-	properties.allocFlags.compressionType = 1;
+	array_properties.allocFlags.compressionType = 1;
 	steady_of(step_of_xla);
 }
 
@@ -199,14 +128,14 @@ static void two_devices(void)
 
 	app_start();
 	APP_MUST(cuDevicePrimaryCtxRetain(&other, 1));
-	n_peers = 2;
+	array_n_peers = 2;
 	for (unsigned round = 0; round < 20; round++) {
 		if (round == 5)
 			before = n_calls();
 		for (unsigned i = 0; i < LENGTH(all); i++) {
-			properties.location.id = (int)i % 2;
+			array_properties.location.id = (int)i % 2;
 			APP_MUST(cuCtxSetCurrent(i % 2 ? other : app_ctx));
-			make(&all[i], BYTES);
+			array_make(&all[i], BYTES);
 		}
 		APP_MUST(cuCtxSetCurrent(app_ctx));
 		for (unsigned i = 0; i < LENGTH(all); i += 2) {
@@ -214,11 +143,64 @@ static void two_devices(void)
 			wrong += app_count_wrong(NULL, all[i].ptr, WORDS, round + i);
 		}
 		for (unsigned i = 0; i < LENGTH(all); i++)
-			destroy(&all[i]);
+			array_destroy(&all[i]);
 	}
 	app_fact("calls in the steady state", n_calls() - before);
 	app_say("wrong words", "%zu", wrong);
 	app_report_driver();
+}
+
+/* Two arrays of different kinds at a time, which the program frees in reverse. It reserves addresses first. */
+static void reversed_of(void (*make)(struct array *a, unsigned kind))
+{
+	uint64_t before = 0;
+	struct array a[2];
+	size_t wrong = 0;
+
+	array_reserves_first = true;
+	for (uint32_t round = 0; round < 25; round++) {
+		if (round == 5)
+			before = n_calls();
+		for (unsigned i = 0; i < LENGTH(a); i++)
+			make(&a[i], i);
+		app_fill(NULL, a[0].ptr, WORDS, round);
+		wrong += app_count_wrong(NULL, a[0].ptr, WORDS, round);
+		for (unsigned i = LENGTH(a); i-- > 0;)
+			array_destroy(&a[i]);
+	}
+	app_fact("calls in the steady state", n_calls() - before);
+	app_say("wrong words", "%zu", wrong);
+	app_report_driver();
+}
+
+static void make_with_property(struct array *a, unsigned kind)
+{
+	array_properties.requestedHandleTypes = kind ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : 0;
+	array_make(a, BYTES);
+}
+
+static void reversed_properties(void)
+{
+	app_start();
+	reversed_of(make_with_property);
+}
+
+static CUcontext other_ctx; /* on device 1 */
+
+static void make_on_device(struct array *a, unsigned kind)
+{
+	array_properties.location.id = (int)kind;
+	APP_MUST(cuCtxSetCurrent(kind ? other_ctx : app_ctx));
+	array_make(a, BYTES);
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+}
+
+static void reversed_devices(void)
+{
+	app_start();
+	APP_MUST(cuDevicePrimaryCtxRetain(&other_ctx, 1));
+	array_n_peers = 2;
+	reversed_of(make_on_device);
 }
 
 /* Memory is freed while work of another stream runs. The program knows that its own work on the memory is done. */
@@ -230,20 +212,20 @@ static void beside_work(void)
 	app_start();
 	stream = app_stream();
 	busy = app_stream();
-	make(&worked, BYTES);
-	make(&a, BYTES);
+	array_make(&worked, BYTES);
+	array_make(&a, BYTES);
 	app_fill(stream, a.ptr, WORDS, 1);
 	APP_MUST(cuStreamSynchronize(stream));
 	app_spin_fill(busy, worked.ptr, WORDS, 2, 20 * MS);
-	drop(&a);
-	make(&b, BYTES);
+	array_drop(&a);
+	array_make(&b, BYTES);
 	app_fact("handed out early", b.ptr == a.ptr);
 	APP_MUST(cuCtxSynchronize());
-	destroy(&b);
-	make(&b, BYTES);
+	array_destroy(&b);
+	array_make(&b, BYTES);
 	app_fact("handed out afterwards", b.ptr == a.ptr);
-	destroy(&b);
-	destroy(&worked);
+	array_destroy(&b);
+	array_destroy(&worked);
 	app_report_driver();
 }
 
@@ -253,14 +235,14 @@ static void under_work(void)
 	struct array a, b;
 
 	app_start();
-	make(&a, BYTES);
+	array_make(&a, BYTES);
 	app_spin_fill(app_stream(), a.ptr, WORDS, 1, 20 * MS);
-	drop(&a);
-	make(&b, BYTES);
+	array_drop(&a);
+	array_make(&b, BYTES);
 	app_fact("handed out early", b.ptr == a.ptr);
 	app_fill(NULL, b.ptr, WORDS, 2);
 	app_say("wrong words", "%zu", app_count_wrong(NULL, b.ptr, WORDS, 2));
-	destroy(&b);
+	array_destroy(&b);
 	app_report_driver();
 }
 
@@ -272,22 +254,22 @@ static void in_capture(void)
 
 	app_start();
 	stream = app_stream();
-	make(&a, BYTES);
-	make(&b, BYTES);
+	array_make(&a, BYTES);
+	array_make(&b, BYTES);
 	app_result("begin", cuStreamBeginCapture_v2(stream, 0));
 	app_fill(stream, b.ptr, WORDS, 3);
-	drop(&a);
-	make(&a, BYTES);
-	drop(&a);
+	array_drop(&a);
+	array_make(&a, BYTES);
+	array_drop(&a);
 	app_result("end", cuStreamEndCapture(stream, &graph));
 	app_say("graph", "%d", graph != NULL);
 	for (unsigned i = 0; i < 3; i++) {
-		make(&a, BYTES);
+		array_make(&a, BYTES);
 		app_fill(NULL, a.ptr, WORDS, i);
 		app_say("wrong words", "%zu", app_count_wrong(NULL, a.ptr, WORDS, i));
-		destroy(&a);
+		array_destroy(&a);
 	}
-	destroy(&b);
+	array_destroy(&b);
 	app_report_driver();
 }
 
@@ -366,23 +348,23 @@ static void mapped_twice(void)
 		CUmemGenericAllocationHandle handle;
 		struct array new;
 
-		APP_MUST(cuMemCreate(&handle, bytes, &properties, 0));
+		APP_MUST(cuMemCreate(&handle, bytes, &array_properties, 0));
 		for (int k = 0; k < 2; k++) {
 			mappings[k] = (struct mapping){.bytes = bytes, .handle = handle};
 			APP_MUST(cuMemAddressReserve(&mappings[k].ptr, bytes, 2 * MIB, 0, 0));
 		}
 		map_at_once(mappings);
-		APP_MUST(cuMemSetAccess(mappings[0].ptr, bytes, &whole_access, 1));
-		APP_MUST(cuMemSetAccess(mappings[1].ptr, bytes, &whole_access, 1));
+		APP_MUST(cuMemSetAccess(mappings[0].ptr, bytes, &array_access, 1));
+		APP_MUST(cuMemSetAccess(mappings[1].ptr, bytes, &array_access, 1));
 		app_fill(NULL, mappings[1].ptr, WORDS, i);
 		APP_MUST(cuCtxSynchronize());
 		APP_MUST(cuMemUnmap(mappings[0].ptr, bytes));
 		APP_MUST(cuMemRelease(handle));
 		APP_MUST(cuMemAddressFree(mappings[0].ptr, bytes));
-		make(&new, bytes);
+		array_make(&new, bytes);
 		app_fill(NULL, new.ptr, WORDS, ~i);
 		wrong += app_count_wrong(NULL, mappings[1].ptr, WORDS, i);
-		destroy(&new);
+		array_destroy(&new);
 		APP_MUST(cuMemUnmap(mappings[1].ptr, bytes));
 		APP_MUST(cuMemAddressFree(mappings[1].ptr, bytes));
 	}
@@ -397,8 +379,8 @@ static void *fill_memory(void *unused)
 	APP_MUST(cuCtxSetCurrent(app_ctx));
 	for (unsigned i = 0; !is_over; i++) {
 		/* Nearly all memory: what is unused has to go back first. */
-		if (!try(&a, 48 * MIB))
-			destroy(&a);
+		if (!array_try(&a, 48 * MIB))
+			array_destroy(&a);
 	}
 	return NULL;
 }
@@ -424,8 +406,8 @@ static void leave_many(void)
 	struct array a;
 
 	for (size_t bytes = 2 * MIB; bytes <= 20 * MIB; bytes += 2 * MIB) {
-		make(&a, bytes);
-		destroy(&a);
+		array_make(&a, bytes);
+		array_destroy(&a);
 	}
 }
 
@@ -436,14 +418,14 @@ static void shortage(void)
 
 	app_start();
 	leave_many();
-	app_result("array", try(&a, 48 * MIB));
-	destroy(&a);
+	app_result("array", array_try(&a, 48 * MIB));
+	array_destroy(&a);
 	leave_many();
 	app_result("cuMemAlloc", cuMemAlloc_v2(&ptr, 48 * MIB));
 	APP_MUST(cuMemFree_v2(ptr));
-	app_result("array", try(&a, 48 * MIB));
+	app_result("array", array_try(&a, 48 * MIB));
 	app_result("too much", cuMemAlloc_v2(&ptr, 48 * MIB));
-	app_result("too much", cuMemCreate(&a.handle, 48 * MIB, &properties, 0));
+	app_result("too much", cuMemCreate(&a.handle, 48 * MIB, &array_properties, 0));
 }
 
 /* Stops with unused memory, which the test takes away, and goes on. */
@@ -452,14 +434,14 @@ static void unused(void)
 	struct array a;
 
 	app_start();
-	make(&a, 8 * MIB);
+	array_make(&a, 8 * MIB);
 	app_pause("in use");
-	destroy(&a);
+	array_destroy(&a);
 	app_pause("unused");
-	make(&a, 8 * MIB);
+	array_make(&a, 8 * MIB);
 	app_fill(NULL, a.ptr, WORDS, 5);
 	app_say("wrong words", "%zu", app_count_wrong(NULL, a.ptr, WORDS, 5));
-	destroy(&a);
+	array_destroy(&a);
 	app_pause("end");
 }
 
@@ -472,9 +454,9 @@ static void reserve(void)
 
 	app_start();
 	for (unsigned i = 0; i < LENGTH(a); i++)
-		make(&a[i], 200 * MIB);
+		array_make(&a[i], 200 * MIB);
 	for (unsigned i = 0; i < LENGTH(a); i++)
-		destroy(&a[i]);
+		array_destroy(&a[i]);
 	for (unsigned i = 0; i < 20; i++) {
 		ptr = app_alloc(200 * MIB);
 		APP_MUST(cuMemFree_v2(ptr));
@@ -482,8 +464,8 @@ static void reserve(void)
 	}
 	app_fact("driver allocations", app_calls("cuMemAlloc_v2") - before);
 	for (unsigned i = 0; i < 4; i++) {
-		make(&a[0], (2 + i) * BYTES);
-		destroy(&a[0]);
+		array_make(&a[0], (2 + i) * BYTES);
+		array_destroy(&a[0]);
 	}
 	app_result("end", cuCtxSynchronize());
 	app_pause("end");
@@ -497,7 +479,7 @@ static void sleeps(void)
 
 	app_start();
 	for (unsigned i = 0; i < LENGTH(a); i++)
-		make(&a[i], BYTES);
+		array_make(&a[i], BYTES);
 	APP_MUST(cuCtxSynchronize());
 	for (unsigned i = 0; i < LENGTH(a); i++) {
 		APP_MUST(cuMemUnmap(a[i].ptr, BYTES));
@@ -505,14 +487,14 @@ static void sleeps(void)
 	}
 	app_pause("asleep");
 	for (uint32_t i = 0; i < LENGTH(a); i++) {
-		APP_MUST(cuMemCreate(&a[i].handle, BYTES, &properties, 0));
+		APP_MUST(cuMemCreate(&a[i].handle, BYTES, &array_properties, 0));
 		APP_MUST(cuMemMap(a[i].ptr, BYTES, 0, a[i].handle, 0));
-		APP_MUST(cuMemSetAccess(a[i].ptr, BYTES, &whole_access, 1));
+		APP_MUST(cuMemSetAccess(a[i].ptr, BYTES, &array_access, 1));
 		app_fill(NULL, a[i].ptr, WORDS, i);
 	}
 	for (uint32_t i = 0; i < LENGTH(a); i++) {
 		wrong += app_count_wrong(NULL, a[i].ptr, WORDS, i);
-		destroy(&a[i]);
+		array_destroy(&a[i]);
 	}
 	app_say("wrong words", "%zu", wrong);
 	app_pause("end");
@@ -528,14 +510,14 @@ static void segments(void)
 
 	app_start();
 	APP_MUST(cuMemAddressReserve(&base, 64 * BYTES, 0, 0, 0));
-	whole_access.location.id = 0;
+	array_access.location.id = 0;
 	before = n_calls();
 	for (unsigned round = 0; round < 3; round++) {
 		for (unsigned i = 0; i < LENGTH(handles); i++) {
-			APP_MUST(cuMemCreate(&handles[i], BYTES, &properties, 0));
+			APP_MUST(cuMemCreate(&handles[i], BYTES, &array_properties, 0));
 			APP_MUST(cuMemMap(base + i * BYTES, BYTES, 0, handles[i], 0));
 		}
-		APP_MUST(cuMemSetAccess(base, LENGTH(handles) * BYTES, &whole_access, 1));
+		APP_MUST(cuMemSetAccess(base, LENGTH(handles) * BYTES, &array_access, 1));
 		app_fill(NULL, base + BYTES - WORDS, 2 * WORDS, round);
 		wrong += app_count_wrong(NULL, base + BYTES - WORDS, 2 * WORDS, round);
 		if (round == 1)
@@ -562,7 +544,7 @@ static void faults(void)
 	for (uint32_t i = 0; i < 12; i++) {
 		size_t bytes = (1 + i % 3) * BYTES;
 
-		if (try(&a, bytes) && try(&a, bytes) && try(&a, bytes))
+		if (array_try(&a, bytes) && array_try(&a, bytes) && array_try(&a, bytes))
 			continue;
 		app_fill(NULL, a.ptr, WORDS, i);
 		wrong += app_count_wrong(NULL, a.ptr, WORDS, i);
@@ -586,14 +568,14 @@ static void forks(void)
 	pid_t child;
 
 	app_start();
-	make(&a, BYTES);
-	destroy(&a);
+	array_make(&a, BYTES);
+	array_destroy(&a);
 	fflush(stdout);
 	child = fork();
 	if (!child) {
 		CUmemGenericAllocationHandle handle;
 
-		_exit(cuMemCreate(&handle, BYTES, &properties, 0) ? 3 : 0);
+		_exit(cuMemCreate(&handle, BYTES, &array_properties, 0) ? 3 : 0);
 	}
 	waitpid(child, &status, 0);
 	app_say("child", "%d", WEXITSTATUS(status));
@@ -604,23 +586,23 @@ static void forks(void)
 static void bad_creates(void)
 {
 	static const int devices[] = {-1, -2, -3, 7, 1000};
-	CUmemAllocationProp bad = properties;
+	CUmemAllocationProp bad = array_properties;
 	CUmemGenericAllocationHandle handle = 0;
 
 	app_start();
 	app_result("without properties", cuMemCreate(&handle, BYTES, NULL, 0));
-	app_result("without a result", cuMemCreate(NULL, BYTES, &properties, 0));
-	app_result("with flags", cuMemCreate(&handle, BYTES, &properties, 1));
-	app_result("of an odd size", cuMemCreate(&handle, BYTES + 1, &properties, 0));
-	app_result("of no size", cuMemCreate(&handle, 0, &properties, 0));
+	app_result("without a result", cuMemCreate(NULL, BYTES, &array_properties, 0));
+	app_result("with flags", cuMemCreate(&handle, BYTES, &array_properties, 1));
+	app_result("of an odd size", cuMemCreate(&handle, BYTES + 1, &array_properties, 0));
+	app_result("of no size", cuMemCreate(&handle, 0, &array_properties, 0));
 	for (unsigned i = 0; i < LENGTH(devices); i++) {
 		bad.location.id = devices[i];
 		app_result("on no device", cuMemCreate(&handle, BYTES, &bad, 0));
 	}
-	bad = properties;
+	bad = array_properties;
 	bad.location.type = 99;
 	app_result("at no location", cuMemCreate(&handle, BYTES, &bad, 0));
-	bad = properties;
+	bad = array_properties;
 	bad.type = 0;
 	app_result("of no type", cuMemCreate(&handle, BYTES, &bad, 0));
 	app_say("handle", "%d", handle != 0);
@@ -650,12 +632,12 @@ static void in_handler(void)
 {
 	CUmemGenericAllocationHandle handle;
 
-	app_result("access", cuMemSetAccess(left.ptr, BYTES, &whole_access, 1));
+	app_result("access", cuMemSetAccess(left.ptr, BYTES, &array_access, 1));
 	app_result("retain", cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)left.ptr));
 	app_result("unmap", cuMemUnmap(left.ptr, BYTES));
 	app_result("release", cuMemRelease(left.handle));
 	app_result("free", cuMemAddressFree(left.ptr, BYTES));
-	app_result("create", cuMemCreate(&handle, BYTES, &properties, 0));
+	app_result("create", cuMemCreate(&handle, BYTES, &array_properties, 0));
 	app_result("reserve", cuMemAddressReserve(&left.ptr, BYTES, 0, 0, 0));
 }
 
@@ -666,7 +648,7 @@ static void exits(void)
 		exit(71);
 	app_start();
 	(void)step_of_xla(1);
-	make(&left, BYTES);
+	array_make(&left, BYTES);
 	exit(0);
 }
 
@@ -677,21 +659,28 @@ const struct app_scenario app_scenarios[] = {
 	{"exits", exits},
 	{"faults", faults},
 	{"forks", forks},
+	{"given-by-other", given_by_other},
 	{"in-capture", in_capture},
 	{"mapped-twice", mapped_twice},
+	{"nearly-full", nearly_full},
+	{"over-limit", over_limit},
 	{"properties", properties_of_xla},
 	{"released-early", released_early},
 	{"reserve", reserve},
+	{"reversed-devices", reversed_devices},
+	{"reversed-properties", reversed_properties},
 	{"same-addresses", same_addresses},
 	{"segments", segments},
 	{"shortage", shortage},
 	{"sleeps", sleeps},
 	{"steady", steady},
 	{"threads", threads},
+	{"two-at-once", two_at_once},
 	{"two-devices", two_devices},
 	{"under-pressure", under_pressure},
 	{"under-work", under_work},
 	{"uncached", uncached},
+	{"unmapped-asleep", unmapped_asleep},
 	{"unused", unused},
 	{0},
 };

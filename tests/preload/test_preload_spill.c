@@ -109,6 +109,16 @@ START_TEST(memory_comes_back_by_itself_once_there_is_room)
 }
 END_TEST
 
+START_TEST(memory_comes_back_once_an_array_is_unmapped_that_the_program_mapped)
+{
+	play_spill("watched-mapped", spilling, NULL);
+	ck_assert_uint_gt(play_fact("host bytes"), 0);
+	ck_assert_uint_eq(play_fact("host bytes after the return"), 0);
+	is_right();
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
 /* A limit is exceeded no more than without spilling: what is in host memory does not count against it. */
 START_TEST(memory_goes_to_the_host_for_a_limit_as_for_a_full_device)
 {
@@ -432,6 +442,7 @@ static void add(TCase *tc)
 	tcase_add_test(
 		tc, a_program_that_needs_more_than_the_device_has_goes_on_with_its_content_and_gets_its_memory_back);
 	tcase_add_test(tc, memory_comes_back_by_itself_once_there_is_room);
+	tcase_add_test(tc, memory_comes_back_once_an_array_is_unmapped_that_the_program_mapped);
 	tcase_add_test(tc, memory_goes_to_the_host_for_a_limit_as_for_a_full_device);
 	tcase_add_loop_test(tc, a_program_whose_memory_may_not_move_runs_out_and_says_why, 0, LENGTH(refusals));
 	tcase_add_test(tc, pointer_queries_go_on_naming_the_device);

@@ -14,7 +14,7 @@
 static const char *const pools[][2] = {{"GPUPOOL_POOL=split", NULL}, {"GPUPOOL_POOL=vmm", NULL},
 	{"GPUPOOL_POOL=simple", NULL}, {"GPUPOOL_POOL=binned", NULL}};
 
-static const char *const orders[] = {"steady", "released-early", "same-addresses", "properties"};
+static const char *const orders[] = {"steady", "released-early", "same-addresses", "properties", "reversed-properties"};
 
 START_TEST(a_program_that_maps_each_array_makes_no_driver_call_in_the_steady_state)
 {
@@ -27,11 +27,13 @@ START_TEST(a_program_that_maps_each_array_makes_no_driver_call_in_the_steady_sta
 }
 END_TEST
 
+static const char *const on_devices[] = {"two-devices", "reversed-devices"};
+
 START_TEST(arrays_on_two_devices_are_served_without_a_driver_call)
 {
 	static const char *const env[] = {"SIMGPU_DEVICES=2", NULL};
 
-	play_same(&(struct play){.program = "app_virtual", .words = {"two-devices"}, .env = env});
+	play_same(&(struct play){.program = "app_virtual", .words = {on_devices[_i]}, .env = env});
 	ck_assert_str_eq(play_out, "wrong words: 0\n");
 	ck_assert_uint_eq(play_fact("calls in the steady state"), 0);
 	ck_assert_uint_eq(play_fact("races"), 0);
@@ -154,6 +156,47 @@ START_TEST(memory_kept_mapped_leaves_the_reserve_free_so_that_the_pool_can_cache
 }
 END_TEST
 
+START_TEST(memory_goes_back_at_its_unmap_while_the_device_is_nearly_full)
+{
+	static const char *const env[] = {"SIMGPU_MEMORY=1G", "SIMGPU_CONTEXT_MEMORY=20M", NULL};
+
+	play_same(&(struct play){.program = "app_virtual", .words = {"nearly-full"}, .env = env});
+	ck_assert_str_eq(play_out, "context: 0\n");
+}
+END_TEST
+
+START_TEST(memory_goes_back_at_its_unmap_while_a_lowered_limit_is_exceeded)
+{
+	static const char *const env[] = {"GPUPOOL_LOG=off", NULL};
+
+	play_run(
+		&(struct play){.program = "app_virtual", .words = {"over-limit"}, .env = env, .preload = play_library});
+	ck_assert_int_eq(play_status, 0);
+	ck_assert_str_eq(play_out, "limit: 0\nas before: 2\nwhat the limit allows: 0\nand beside it: 0\n");
+}
+END_TEST
+
+/* Memory for two threads, of which each finds only what the other has left unused. */
+static const struct {
+	const char *scenario;
+	const char *env[2];
+} shared[] = {
+	{"given-by-other", {"SIMGPU_MEMORY=68M", "GPUPOOL_RESERVE=0"}},
+	{"two-at-once", {"SIMGPU_MEMORY=68M", "GPUPOOL_RESERVE=0"}},
+	{"two-at-once", {"GPUPOOL_LIMIT=64M", "GPUPOOL_RESERVE=0"}},
+};
+
+START_TEST(memory_that_another_thread_gives_back_is_waited_for)
+{
+	const char *env[] = {shared[_i].env[0], shared[_i].env[1], "GPUPOOL_LOG=off", NULL};
+
+	play_run(&(struct play){
+		.program = "app_virtual", .words = {shared[_i].scenario}, .env = env, .preload = play_library});
+	ck_assert_int_eq(play_status, 0);
+	ck_assert_str_eq(play_out, _i ? "out of memory: 0\nout of memory: 0\n" : "array: 0\narray: 0\n");
+}
+END_TEST
+
 static uint64_t used[4], cached[4], counted[4], reuses[4], released;
 static unsigned n_reads;
 static const char *request; /* made while memory is unused */
@@ -257,6 +300,24 @@ START_TEST(unused_memory_goes_back_when_the_process_falls_asleep)
 	ck_assert_uint_eq(cached[0], 8 * MIB);
 	ck_assert_uint_eq(cached[1], 0);
 	ck_assert_uint_eq(counted[0], 0);
+}
+END_TEST
+
+START_TEST(memory_goes_back_at_its_unmap_while_the_process_is_asleep)
+{
+	static const char *const env[] = {"GPUPOOL_POOL=vmm", NULL};
+
+	n_reads = 0;
+	request = NULL;
+	play_run(&(struct play){.program = "app_virtual",
+		.words = {"unmapped-asleep"},
+		.env = env,
+		.preload = play_library,
+		.at_pause = read_status});
+	ck_assert_int_eq(play_status, 0);
+	ck_assert_str_eq(play_out, "slept: 1\nwoke: 1\nwrong words: 0\n");
+	ck_assert_uint_eq(used[0], 0);
+	ck_assert_uint_eq(cached[0], 0);
 }
 END_TEST
 
@@ -380,7 +441,7 @@ static void add(TCase *tc)
 {
 	tcase_add_loop_test(tc, a_program_that_maps_each_array_makes_no_driver_call_in_the_steady_state, 0,
 		(int)(LENGTH(pools) * LENGTH(orders)));
-	tcase_add_test(tc, arrays_on_two_devices_are_served_without_a_driver_call);
+	tcase_add_loop_test(tc, arrays_on_two_devices_are_served_without_a_driver_call, 0, LENGTH(on_devices));
 	tcase_add_loop_test(tc, every_call_reaches_the_driver_where_nothing_is_kept, 0, LENGTH(plain));
 	tcase_add_test(tc, memory_unmapped_beside_running_work_is_handed_out_once_that_work_is_complete);
 	tcase_add_test(tc, memory_that_work_still_uses_is_not_handed_out);
@@ -390,10 +451,14 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc, unused_memory_goes_back_before_an_allocation_fails, 0, LENGTH(small));
 	tcase_add_test(tc, bad_calls_get_the_errors_of_the_driver_under_any_limit);
 	tcase_add_test(tc, memory_kept_mapped_leaves_the_reserve_free_so_that_the_pool_can_cache);
+	tcase_add_test(tc, memory_goes_back_at_its_unmap_while_the_device_is_nearly_full);
+	tcase_add_test(tc, memory_goes_back_at_its_unmap_while_a_lowered_limit_is_exceeded);
+	tcase_add_loop_test(tc, memory_that_another_thread_gives_back_is_waited_for, 0, LENGTH(shared));
 	tcase_add_test(tc, status_shows_unused_memory_and_how_often_memory_was_used_again);
 	tcase_add_test(tc, memory_whose_addresses_the_program_keeps_goes_back_to_the_driver);
 	tcase_add_loop_test(tc, unused_memory_goes_back_on_request, 0, LENGTH(requests));
 	tcase_add_test(tc, unused_memory_goes_back_when_the_process_falls_asleep);
+	tcase_add_test(tc, memory_goes_back_at_its_unmap_while_the_process_is_asleep);
 	tcase_add_test(tc, expandable_segments_are_counted_and_every_call_reaches_the_driver);
 	tcase_add_loop_test(tc, a_call_that_fails_loses_neither_memory_nor_counts, 0, (int)(2 * LENGTH(failures)));
 	tcase_add_loop_test(
