@@ -115,12 +115,17 @@ static CUresult record(CUstream handle, const struct gp_stream *stream, CUevent 
 	return r;
 }
 
-/* Returns the context's id, or 0 if it has ended. Drivers that have ids of streams also have ids of contexts. */
-static unsigned long long id_of(CUcontext ctx)
+/* *ret_id: the context's id. Drivers that have ids of streams also have ids of contexts. */
+static CUresult ask_id(CUcontext ctx, unsigned long long *ret_id)
 {
-	unsigned long long id = 0;
+	*ret_id = 0;
+	return gp_real.cuCtxGetId ? gp_real.cuCtxGetId(ctx, ret_id) : CUDA_SUCCESS;
+}
 
-	return !gp_real.cuCtxGetId || gp_real.cuCtxGetId(ctx, &id) ? 0 : id;
+/* True if the error means that the context, and so its work, has ended. After any other one the work may go on. */
+static bool is_end(CUresult r)
+{
+	return gp_driver_is_sticky(r) || r == CUDA_ERROR_DEINITIALIZED || r == CUDA_ERROR_INVALID_VALUE;
 }
 
 /* Takes the survivor with that address from the program. False if there is none. */
@@ -221,8 +226,9 @@ int gp_foreign_free(CUdeviceptr ptr, CUstream handle, const struct gp_stream *st
 
 	if (free_) {
 		free_->stream = *stream;
-		free_->ctx_id = id_of(stream->ctx);
-		r = record(handle, stream, &free_->event);
+		r = ask_id(stream->ctx, &free_->ctx_id);
+		if (!r)
+			r = record(handle, stream, &free_->event);
 	}
 
 	if (!r) {
@@ -251,17 +257,23 @@ static bool is_done(struct free *free)
 {
 	CUcontext ctx = free->stream.ctx;
 	struct gp_driver_scope scope;
-	bool is;
+	unsigned long long id;
+	CUresult r;
 
 	if (!ctx)
 		return is_grace_over(free);
-	if (!free->ctx_id || id_of(ctx) != free->ctx_id || gp_driver_enter(&scope, ctx))
-		return !atomic_load(&gp_contexts_ending);
-	is = gp_real.cuEventQuery(free->event) != CUDA_ERROR_NOT_READY;
-	if (is)
+	r = ask_id(ctx, &id);
+	if (!r && id != free->ctx_id)
+		r = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	if (!r)
+		r = (CUresult)gp_driver_enter(&scope, ctx);
+	if (r)
+		return is_end(r) && !atomic_load(&gp_contexts_ending);
+	r = gp_real.cuEventQuery(free->event);
+	if (!r || is_end(r))
 		(void)gp_real.cuEventDestroy_v2(free->event);
 	gp_driver_leave(&scope);
-	return is;
+	return !r || is_end(r);
 }
 
 /* Frees whose work goes on, as a poll has found. It asks about no later free on their streams. */

@@ -64,11 +64,8 @@ enum {
 	CUDA_ERROR_EXTERNAL_DEVICE = 911,
 };
 
-/*
- * True for sticky errors: no call succeeds in the context any more, and the driver takes no memory back until the
- * context is reset. All codes of the range below are sticky. The last two cases mean that the context has ended.
- */
-static bool is_sticky(CUresult r)
+/* All codes of the range below are sticky. The last two cases mean that the context has ended. */
+bool gp_driver_is_sticky(CUresult r)
 {
 	switch (r) {
 	case CUDA_ERROR_ECC_UNCORRECTABLE:
@@ -138,7 +135,7 @@ static int result_of(struct gp_context *context, CUresult r)
 		return -EBUSY;
 	if (r == CUDA_ERROR_DEINITIALIZED)
 		gp_slow_path_add(GP_SLOW_PATH_BYPASS);
-	if (is_sticky(r))
+	if (gp_driver_is_sticky(r))
 		end_pooling(context, r);
 	return r;
 }
@@ -174,7 +171,7 @@ int gp_driver_fence_result(struct gp_context *context, CUresult r)
 	if (r == CUDA_ERROR_NOT_PERMITTED)
 		return -EPERM;
 	result = result_of(context, r);
-	if (result < 0 || r == CUDA_ERROR_DEINITIALIZED || is_sticky(r))
+	if (result < 0 || r == CUDA_ERROR_DEINITIALIZED || gp_driver_is_sticky(r))
 		return result;
 	note_fence_error(r);
 	return -EBUSY;

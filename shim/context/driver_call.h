@@ -31,6 +31,12 @@ struct gp_driver_relaxed gp_driver_relax(void);
 void gp_driver_unrelax(struct gp_driver_relaxed *relaxed);
 
 /*
+ * True for sticky errors: no call succeeds in the context any more, since it has ended, or the driver takes no memory
+ * back until it is reset. Its work has ended.
+ */
+bool gp_driver_is_sticky(CUresult r);
+
+/*
  * Translates a driver code for the allocator: 0, -ENOMEM, -EBUSY if a capture does not allow the call, otherwise the
  * code itself. A sticky error ends pooling for the context; other errors do not. If the driver has shut down, gpupool
  * passes all later calls to it.

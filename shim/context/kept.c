@@ -643,7 +643,7 @@ uint64_t gp_kept_trim(int device, uint64_t want)
 		CUresult r;
 
 		kept = gp_kept_take_oldest(device);
-		/* Else the caller would find no memory while another thread is about to have given all of it back. */
+		/* The caller would find no memory while another thread is about to have given all of it back. */
 		if (!kept && !gp_kept_await_busy(device, &bytes))
 			break;
 		if (kept) {

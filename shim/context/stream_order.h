@@ -4,10 +4,10 @@
 
 /*
  * The order between blocking streams (GPUPOOL_ASYNC). Each operation on the legacy stream waits for the earlier work of
- * all blocking streams, and their later operations wait for it. The driver's frees are operations; those of the pool
- * are not, and a recorded event does not have this effect either (measured on an H200). So work may precede a free on
- * one blocking stream though it was submitted to another, and an event on the first stream would not show that it is
- * done.
+ * all blocking streams, and their later operations wait for it. The driver's allocations and frees are operations;
+ * those of the pool are not. A recorded event has this effect on an H100, and not on an H200 (measured). So work may
+ * precede a free on one blocking stream though it was submitted to another, and an event on the first stream would not
+ * show that it is done.
  *
  * A block that is freed on such a stream is reused at once on the same stream only if there is no such work:
  *
@@ -15,8 +15,9 @@
  *   - on another blocking stream, while the legacy stream has none.
  *
  * Otherwise it is reused on completion. For this, gpupool looks at the stream of each submission. A stream's wait for
- * an event counts as work: it lets work of any stream precede a free. So do allocations and frees of the pool on the
- * legacy stream, which would be operations. The state is the same for all contexts.
+ * an event counts as work: it lets work of any stream precede a free. So do allocations and frees on the legacy stream,
+ * also those of the pool, which would be operations, and events that are recorded there. The state is the same for all
+ * contexts.
  *
  * Submissions are looked at from the first allocation or free in stream order on, so a program without any does not pay
  * for it. Earlier submissions count as work of both sides.
@@ -79,6 +80,16 @@ static inline bool gp_stream_is_in_own_order(const struct gp_stream *stream)
  * use.
  */
 bool gp_stream_settle_order(const struct gp_stream *stream, struct gp_pool *pool);
+
+/*
+ * For an operation that gpupool does not look at as a submission: a free in stream order, an allocation that the driver
+ * serves, and the record of an event, which is an operation on an H100.
+ */
+static inline void gp_stream_order_note_operation(CUstream stream, bool is_per_thread)
+{
+	if (gp_stream_is_legacy(stream, is_per_thread))
+		gp_side_note_work(GP_SIDE_LEGACY);
+}
 
 /* For a submission to the stream. To be called in the lane of the thread, before the driver's call. */
 void gp_stream_order_note(CUstream stream, int flags);

@@ -50,10 +50,12 @@ CUresult hook_cuMemPoolCreate(CUmemoryPool *pool, const void *properties)
  */
 CUresult hook_cuMemPoolDestroy(CUmemoryPool pool)
 {
-	CUresult r;
+	/* Another thread may get the same handle for a new pool as soon as the driver has destroyed this one. */
+	bool is_known = gp_made_pool_begin_remove(pool);
+	CUresult r = gp_real.cuMemPoolDestroy(pool);
 
-	gp_made_pool_remove(pool);
-	r = gp_real.cuMemPoolDestroy(pool);
+	if (is_known)
+		gp_made_pool_end_remove(pool, !r);
 	if (!r && gp_state.config.is_async_pooled)
 		gp_default_pool_note_destroyed();
 	return r;
@@ -335,6 +337,7 @@ static CUresult alloc_async(struct async *a)
 	if (gp_likely(!why))
 		return r;
 	gp_async_left_note(why);
+	gp_stream_order_note_operation(a->stream, a->is_per_thread);
 	return alloc_counted(a);
 }
 

@@ -426,6 +426,7 @@ static CUresult free_async(
 	if (gp_likely(r != -ENOENT))
 		return r == GP_E_DEAD ? CUDA_ERROR_INVALID_VALUE : r;
 	r = GP_E_FOREIGN;
+	gp_stream_order_note_operation(stream, is_per_thread);
 	gp_context_settle(&gp_state.device_map, ptr);
 	pool = gp_addrmap_pool_of(&gp_state.device_map, ptr);
 	if (pool) {

@@ -477,7 +477,7 @@ static CUresult ask_attributes(unsigned n, int *attributes, void **data, CUdevic
 	if (r || !attributes || !data)
 		return r;
 	is_block = find_any_block(ptr, &info);
-	for (unsigned i = 0; gp_spill_is_there(ptr) && i < n; i++)
+	for (unsigned i = 0; may_be_in_host(ptr) && i < n; i++)
 		if (data[i])
 			answer_as_device(data[i], attributes[i], ptr);
 	for (unsigned i = 0; i < n; i++) {
@@ -541,7 +541,7 @@ static void log_no_sync_memops(const struct gp_block_info *info, CUresult r)
 			r, gp_backend_name(backend));
 }
 
-/* Sets CU_POINTER_ATTRIBUTE_SYNC_MEMOPS of mapped memory; if that has outlived its context, in the current one. */
+/* Sets CU_POINTER_ATTRIBUTE_SYNC_MEMOPS of mapped memory; in the current context if the memory belongs to no pool. */
 static CUresult synchronise_memops(CUdeviceptr ptr, const unsigned *value)
 {
 	struct gp_pool *pool = gp_addrmap_pool_of(&gp_state.device_map, ptr);
@@ -561,7 +561,9 @@ CUresult hook_cuPointerSetAttribute(const void *value, int attribute, CUdevicept
 	struct gp_block_info info;
 	CUresult r = CUDA_SUCCESS;
 	bool is_block = find_block(ptr, &info) || gp_survivor_find(ptr, &info, NULL);
+	bool is_imported = !is_block && gp_ipc_find(ptr, &info);
 	bool is_ours = is_block && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS;
+	bool is_mapped = (is_block || is_imported) && info.is_mapped;
 
 	/*
 	 * The attribute stays set for the whole driver allocation, so the block must not get another owner. A program
@@ -572,7 +574,7 @@ CUresult hook_cuPointerSetAttribute(const void *value, int attribute, CUdevicept
 	r = gp_kept_end(ptr, 1);
 	if (r)
 		return r;
-	if (is_ours && info.is_mapped)
+	if (is_mapped && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
 		r = synchronise_memops(ptr, value);
 	else
 		r = gp_real.cuPointerSetAttribute(value, attribute, ptr);
@@ -582,7 +584,7 @@ CUresult hook_cuPointerSetAttribute(const void *value, int attribute, CUdevicept
 	 * For mapped memory the driver returns this error for every attribute. For memory of cuMemAlloc, which the
 	 * program expects, it returns the error below for attributes that cannot be set.
 	 */
-	if (r == CUDA_ERROR_NOT_SUPPORTED && is_block && !is_ours && info.is_mapped)
+	if (r == CUDA_ERROR_NOT_SUPPORTED && is_mapped && attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
 		return CUDA_ERROR_INVALID_VALUE;
 	return r;
 }

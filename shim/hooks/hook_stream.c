@@ -9,6 +9,7 @@
 #include "shim/context/capture.h"
 #include "shim/context/context.h"
 #include "shim/context/stream.h"
+#include "shim/context/stream_order.h"
 #include "shim/driver/driver_table.h"
 #include "shim/driver/submit.h"
 
@@ -174,24 +175,28 @@ CUresult hook_cuStreamEndCaptureToCig_ptsz(CUstream stream)
 CUresult hook_cuEventRecord(CUevent event, CUstream stream)
 {
 	gp_capture_see_fork(stream, 0);
+	gp_stream_order_note_operation(stream, false);
 	return gp_real.cuEventRecord(event, stream);
 }
 
 CUresult hook_cuEventRecord_ptsz(CUevent event, CUstream stream)
 {
 	gp_capture_see_fork(stream, 1);
+	gp_stream_order_note_operation(stream, true);
 	return gp_real.cuEventRecord_ptsz(event, stream);
 }
 
 CUresult hook_cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned flags)
 {
 	gp_capture_see_fork(stream, 0);
+	gp_stream_order_note_operation(stream, false);
 	return gp_real.cuEventRecordWithFlags(event, stream, flags);
 }
 
 CUresult hook_cuEventRecordWithFlags_ptsz(CUevent event, CUstream stream, unsigned flags)
 {
 	gp_capture_see_fork(stream, 1);
+	gp_stream_order_note_operation(stream, true);
 	return gp_real.cuEventRecordWithFlags_ptsz(event, stream, flags);
 }
 

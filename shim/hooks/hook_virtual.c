@@ -264,6 +264,24 @@ CUresult hook_cuMulticastBindAddr_v2(CUmemGenericAllocationHandle multicast, CUd
 	return r ? r : gp_real.cuMulticastBindAddr_v2(multicast, device, offset, ptr, bytes, flags);
 }
 
+/*
+ * True if the range begins or ends in memory of the pool, or in that of another process that was opened by a legacy
+ * handle. The program may neither unmap it nor change its access, just as it may not with memory of cuMemAlloc.
+ */
+static bool touches_pool(CUdeviceptr ptr, size_t bytes)
+{
+	const CUdeviceptr ends[] = {ptr, ptr + bytes - (bytes != 0)};
+	struct gp_pool *pool = NULL;
+	bool is_block = false;
+
+	for (unsigned i = 0; i < 2 && !pool && !is_block; i++) {
+		pool = gp_addrmap_pool_of(&gp_state.device_map, ends[i]);
+		is_block = !pool && is_mapped_block((const void *)(uintptr_t)ends[i]);
+	}
+	gp_pool_put(pool);
+	return pool || is_block;
+}
+
 /* The call may map any memory into a sparse array. The list has many forms, so it is not read. */
 static CUresult map_array(
 	void *list, unsigned n, CUstream stream, CUresult (*driver)(void *list, unsigned n, CUstream stream))
@@ -315,6 +333,8 @@ CUresult hook_cuMemAddressFree(CUdeviceptr ptr, size_t bytes)
 
 	if (gp_kept_address_free(ptr, bytes))
 		return CUDA_SUCCESS;
+	if (touches_pool(ptr, bytes))
+		return CUDA_ERROR_INVALID_VALUE;
 	r = gp_kept_end(ptr, bytes);
 	if (r)
 		return r;
@@ -370,6 +390,8 @@ CUresult hook_cuMemSetAccess(CUdeviceptr ptr, size_t bytes, const CUmemAccessDes
 
 	if (gp_kept_set_access(ptr, bytes, access, n, &r))
 		return r;
+	if (touches_pool(ptr, bytes))
+		return CUDA_ERROR_INVALID_VALUE;
 	r = gp_kept_end(ptr, bytes);
 	return r ? r : gp_real.cuMemSetAccess(ptr, bytes, access, n);
 }
@@ -395,6 +417,8 @@ CUresult hook_cuMemUnmap(CUdeviceptr ptr, size_t bytes)
 		drop_kept(kept);
 		return CUDA_SUCCESS;
 	}
+	if (touches_pool(ptr, bytes))
+		return CUDA_ERROR_INVALID_VALUE;
 	r = gp_kept_end(ptr, bytes);
 	if (r)
 		return r;

@@ -15,6 +15,7 @@ static struct entry {
 	struct gp_made_pool made;
 	uint64_t open_to;  /* a bit for each other device that the program has given access */
 	bool is_destroyed; /* it keeps its account until its memory has been freed */
+	bool is_ending;    /* destroyed, unless the driver refuses */
 } * entries;
 static _Atomic unsigned n_entries; /* written with the lock */
 static unsigned n_room;
@@ -79,7 +80,7 @@ static void forget_unused_locked(void)
 		const struct gp_account *account = account_of(&entries[i].made);
 		int device = entries[i].made.device;
 
-		if (!entries[i].is_destroyed || (account && atomic_load(&account->used_bytes)))
+		if (!entries[i].is_destroyed || entries[i].is_ending || (account && atomic_load(&account->used_bytes)))
 			continue;
 		entries[i] = entries[--n_entries];
 		note_open_locked(device);
@@ -146,16 +147,29 @@ void gp_made_pool_add(CUmemoryPool handle, const CUmemPoolProps *properties)
 	gp_mutex_unlock(&lock);
 }
 
-void gp_made_pool_remove(CUmemoryPool handle)
+bool gp_made_pool_begin_remove(CUmemoryPool handle)
 {
 	struct entry *entry;
 
 	if (!atomic_load(&n_entries))
-		return;
+		return false;
 	gp_mutex_lock(&lock);
 	entry = find_locked(handle);
 	if (entry)
-		entry->is_destroyed = true;
+		entry->is_destroyed = entry->is_ending = true;
+	gp_mutex_unlock(&lock);
+	return entry != NULL;
+}
+
+void gp_made_pool_end_remove(CUmemoryPool handle, bool is_removed)
+{
+	gp_mutex_lock(&lock);
+	for (unsigned i = 0; i < n_entries; i++) {
+		if (entries[i].made.handle != handle || !entries[i].is_ending)
+			continue;
+		entries[i].is_ending = false;
+		entries[i].is_destroyed = is_removed;
+	}
 	forget_unused_locked();
 	gp_mutex_unlock(&lock);
 }

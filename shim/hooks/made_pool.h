@@ -22,7 +22,13 @@ struct gp_made_pool {
 
 /* To be called once the driver has made the pool, and before it destroys one, whose memory may stay in use. */
 void gp_made_pool_add(CUmemoryPool handle, const CUmemPoolProps *properties);
-void gp_made_pool_remove(CUmemoryPool handle);
+bool gp_made_pool_begin_remove(CUmemoryPool handle);
+
+/*
+ * To be called with what the driver has answered, if gp_made_pool_begin_remove returned true: the program has made the
+ * pool. If the driver has not destroyed it, it is as it was.
+ */
+void gp_made_pool_end_remove(CUmemoryPool handle, bool is_removed);
 
 /* Returns false if the program has made no such pool, or has destroyed it. */
 bool gp_made_pool_find(CUmemoryPool handle, struct gp_made_pool *ret_made);

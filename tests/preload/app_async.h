@@ -50,6 +50,16 @@ void elsewhere_many(void);
 void elsewhere_uncached(void);
 void elsewhere_in_turn(void);
 
+/* Scenarios of app_async_order.c. */
+void crossed_beside_capture(void);
+void crossed_uncached(void);
+void crossed_by_driver(void);
+void crossed_by_foreign(void);
+void crossed_by_event(void);
+void elsewhere_with_fault(void);
+void misused(void);
+void not_destroyed(void);
+
 /* Scenarios of app_async_outlive.c. */
 void outlive_at_limit(void);
 void outlive_behind_work(void);

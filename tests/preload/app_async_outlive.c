@@ -542,7 +542,9 @@ void outlive_in_host(void)
 {
 	CUdeviceptr ptrs[8];
 	uint64_t used = 0, reserved = 0;
-	unsigned n_of_device = 0, type;
+	int attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE};
+	unsigned n_of_device = 0, type, listed_type;
+	void *answers[] = {&listed_type};
 	size_t wrong = 0;
 	CUstream stream;
 
@@ -554,7 +556,8 @@ void outlive_in_host(void)
 	stream = app_stream();
 	for (unsigned i = 0; i < 8; i++) {
 		APP_MUST(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, ptrs[i]));
-		n_of_device += type == CU_MEMORYTYPE_DEVICE;
+		APP_MUST(cuPointerGetAttributes(1, attributes, answers, ptrs[i]));
+		n_of_device += type == CU_MEMORYTYPE_DEVICE && listed_type == CU_MEMORYTYPE_DEVICE;
 		wrong += app_count_wrong(stream, ptrs[i], WORDS_BYTES, i);
 	}
 	APP_MUST(cuMemPoolGetAttribute(default_pool(0), CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));

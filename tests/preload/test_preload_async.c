@@ -84,6 +84,22 @@ START_TEST(a_block_freed_on_a_blocking_stream_waits_for_work_that_only_an_operat
 }
 END_TEST
 
+static const char *const operations[] = {
+	"crossed-beside-capture", "crossed-uncached", "crossed-by-driver", "crossed-by-foreign", "crossed-by-event"};
+
+START_TEST(a_free_on_a_blocking_stream_is_behind_each_operation_on_the_legacy_stream)
+{
+	const char *scenario = operations[_i / LENGTH(pools)];
+	bool is_by_event = strcmp(scenario, "crossed-by-event") == 0; /* on an H100 an event is an operation */
+	const char *env[] = {
+		ON, pools[_i % LENGTH(pools)], is_by_event ? "SIMGPU_RECORDS_ARE_OPERATIONS=1" : NULL, NULL};
+
+	run(scenario, env);
+	ck_assert_str_eq(play_out, "wrong words: 0\n");
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
 START_TEST(launches_of_a_program_without_allocations_in_stream_order_ask_the_driver_for_no_stream)
 {
 	static const char *const env[] = {ON, NULL};
@@ -446,6 +462,42 @@ START_TEST(a_block_freed_on_a_stream_of_another_device_waits_for_all_work_that_p
 }
 END_TEST
 
+/* Calls of the poll that fail, though the work goes on. */
+static const char *const poll_faults[] = {
+	"cuEventQuery 1 2", "cuEventQuery 1 999", "cuEventQuery 1 900", "cuCtxPushCurrent_v2 1 2", "cuCtxGetId 1 2"};
+
+START_TEST(a_block_goes_on_waiting_for_its_stream_of_another_context_after_a_query_that_failed)
+{
+	char fault[64];
+	const char *env[] = {ON, fault, NULL};
+
+	snprintf(fault, sizeof(fault), "APP_FAULT=%s", poll_faults[_i]);
+	run("elsewhere-with-fault", env);
+	ck_assert_str_eq(play_out, "end: 0\n");
+	ck_assert_uint_eq(play_fact("handed out early"), 0);
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
+START_TEST(memory_in_stream_order_cannot_be_unmapped_by_the_program)
+{
+	const char *env[] = {ON, pools[_i], NULL};
+
+	run("misused", env);
+	ck_assert_ptr_nonnull(strstr(play_out, "wrong words: 0\n"));
+}
+END_TEST
+
+START_TEST(a_pool_that_the_driver_does_not_destroy_keeps_its_counts)
+{
+	static const char *const env[] = {ON, NULL};
+
+	run("not-destroyed", env);
+	ck_assert_str_eq(play_out, "destroy: 800\nused: 8 MiB\ndestroy: 0\n");
+	ck_assert_uint_eq(play_fact("by the driver"), 0);
+}
+END_TEST
+
 START_TEST(a_context_may_end_while_a_block_waits_for_its_stream)
 {
 	static const char *const env[] = {ON, "SIMGPU_DEVICES=2", NULL};
@@ -642,6 +694,16 @@ START_TEST(threads_that_allocate_first_in_stream_order_share_one_pool)
 }
 END_TEST
 
+static void add_order(TCase *tc)
+{
+	tcase_add_loop_test(tc, a_free_on_a_blocking_stream_is_behind_each_operation_on_the_legacy_stream, 0,
+		(int)(LENGTH(pools) * LENGTH(operations)));
+	tcase_add_loop_test(tc, a_block_goes_on_waiting_for_its_stream_of_another_context_after_a_query_that_failed, 0,
+		LENGTH(poll_faults));
+	tcase_add_loop_test(tc, memory_in_stream_order_cannot_be_unmapped_by_the_program, 0, (int)LENGTH(pools));
+	tcase_add_test(tc, a_pool_that_the_driver_does_not_destroy_keeps_its_counts);
+}
+
 static void add(TCase *tc)
 {
 	tcase_add_loop_test(
@@ -697,6 +759,7 @@ static void add(TCase *tc)
 	tcase_add_test(tc, threads_that_allocate_first_in_stream_order_share_one_pool);
 	tcase_add_loop_test(
 		tc, memory_freed_on_a_stream_of_a_full_device_is_counted_as_free_and_goes_back, 0, (int)LENGTH(pools));
+	add_order(tc);
 }
 
 int main(int argc, char **argv)
