@@ -191,10 +191,10 @@ static bool is_able(struct gp_quiet_refusal *refusal)
 }
 
 /* Reasons that the program may cause at any time. Asked again once the gate is closed. */
-static bool is_willing(struct gp_quiet_refusal *refusal)
+static bool is_willing(enum gp_quiet_manner manner, struct gp_quiet_refusal *refusal)
 {
 	gp_libraries_look();
-	if (gp_context_why_shared())
+	if (manner != GP_QUIET_TO_DEVICE && gp_context_why_shared())
 		return gp_quiet_refuse(refusal, -ENOTSUP, "other work than that of this process may use the memory: %s",
 			gp_context_why_shared());
 	if (gp_slow_path_is_any(GP_SLOW_PATH_CONTEXTS))
@@ -329,11 +329,11 @@ static bool quieten(uint64_t end_ns, struct gp_quiet_refusal *refusal)
 bool gp_quiet_begin(const struct gp_quiet_hold *hold, enum gp_quiet_manner manner, uint64_t end_ns,
 	struct gp_quiet_refusal *ret_refusal)
 {
-	is_patient = manner == GP_QUIET_PERSISTS;
-	if (!is_able(ret_refusal) || !is_willing(ret_refusal))
+	is_patient = manner != GP_QUIET_YIELDS;
+	if (!is_able(ret_refusal) || !is_willing(manner, ret_refusal))
 		return false;
 	gp_submission_close(&gp_submitted);
-	if (quieten(end_ns, ret_refusal) && is_able(ret_refusal) && is_willing(ret_refusal))
+	if (quieten(end_ns, ret_refusal) && is_able(ret_refusal) && is_willing(manner, ret_refusal))
 		return true;
 	gp_quiet_open();
 	return false;
@@ -345,12 +345,12 @@ void gp_quiet_open(void)
 }
 
 /* Calls fn with the pools of the process, which is awake. */
-static bool call_quietly(const struct gp_quiet_hold *hold, uint64_t end_ns,
+static bool call_quietly(const struct gp_quiet_hold *hold, enum gp_quiet_manner manner, uint64_t end_ns,
 	void (*fn)(void *arg, const struct gp_sleepers *sleepers), void *arg, struct gp_quiet_refusal *refusal)
 {
 	bool is_entered;
 
-	if (!gp_quiet_begin(hold, GP_QUIET_PERSISTS, end_ns, refusal))
+	if (!gp_quiet_begin(hold, manner, end_ns, refusal))
 		return false;
 	is_entered = !gp_sleepers_enter(&sleepers, end_ns) ||
 		     gp_quiet_refuse(refusal, -EBUSY, "busy: a thread maps, unmaps or exports memory; try again");
@@ -361,8 +361,8 @@ static bool call_quietly(const struct gp_quiet_hold *hold, uint64_t end_ns,
 	return is_entered;
 }
 
-bool gp_quiet_run(uint64_t timeout_ns, void (*fn)(void *arg, const struct gp_sleepers *sleepers), void *arg,
-	struct gp_quiet_refusal *ret_refusal)
+bool gp_quiet_run(enum gp_quiet_manner manner, uint64_t timeout_ns,
+	void (*fn)(void *arg, const struct gp_sleepers *sleepers), void *arg, struct gp_quiet_refusal *ret_refusal)
 {
 	uint64_t end_ns = gp_quiet_deadline(timeout_ns);
 	struct gp_quiet_hold hold;
@@ -377,7 +377,7 @@ bool gp_quiet_run(uint64_t timeout_ns, void (*fn)(void *arg, const struct gp_sle
 		/* While no thread holds the lock the gate is closed only asleep. */
 		is_quiet = !gp_submission_is_closed(&gp_submitted) ||
 			   gp_quiet_refuse(ret_refusal, -EBUSY, "the process is asleep");
-		is_quiet = is_quiet && call_quietly(&hold, end_ns, fn, arg, ret_refusal);
+		is_quiet = is_quiet && call_quietly(&hold, manner, end_ns, fn, arg, ret_refusal);
 		gp_sleepers_put(&sleepers);
 		gp_quiet_give(&hold);
 	} while (!is_quiet && ret_refusal->error == -EINTR);

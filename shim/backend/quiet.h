@@ -59,8 +59,12 @@ void gp_quiet_give(const struct gp_quiet_hold *hold);
 /* With the lock: it will be free in some milliseconds. Threads whose time is up wait for it nevertheless. */
 void gp_quiet_set_brief(bool is_brief);
 
-/* Threads at the gate make the thread that becomes quiet give up at once, or when its time is up. */
-enum gp_quiet_manner { GP_QUIET_YIELDS, GP_QUIET_PERSISTS };
+/*
+ * Threads at the gate make the thread that becomes quiet give up at once, or when its time is up. GP_QUIET_TO_DEVICE:
+ * the latter, and only memory moves whose content is in the host. No other process can have that, so it also moves
+ * after the program has exported other memory.
+ */
+enum gp_quiet_manner { GP_QUIET_YIELDS, GP_QUIET_PERSISTS, GP_QUIET_TO_DEVICE };
 
 /*
  * Closes the gate, and waits until no call that submits work is under way and all GPUs are idle, at most until end_ns:
@@ -78,8 +82,8 @@ void gp_quiet_open(void);
  * stays awake: threads at the gate go on once the lock is free. They do not make it give up before its time is up.
  * Returns false, with the reason, if fn was not called.
  */
-bool gp_quiet_run(uint64_t timeout_ns, void (*fn)(void *arg, const struct gp_sleepers *sleepers), void *arg,
-	struct gp_quiet_refusal *ret_refusal);
+bool gp_quiet_run(enum gp_quiet_manner manner, uint64_t timeout_ns,
+	void (*fn)(void *arg, const struct gp_sleepers *sleepers), void *arg, struct gp_quiet_refusal *ret_refusal);
 
 /*
  * With the lock: delivers signals that end or stop the process. Nothing waits for a process that ends, and its memory

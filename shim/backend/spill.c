@@ -157,8 +157,9 @@ static void move_block_in(void *arg, const struct gp_sleepers *sleepers)
 static bool run(struct order *order, void (*fn)(void *arg, const struct gp_sleepers *sleepers), uint64_t wait_ns,
 	struct gp_quiet_refusal *refusal)
 {
+	enum gp_quiet_manner manner = order->block ? GP_QUIET_TO_DEVICE : GP_QUIET_PERSISTS;
 	uint64_t start_ns = now();
-	bool is_done = gp_quiet_run(wait_ns, fn, order, refusal);
+	bool is_done = gp_quiet_run(manner, wait_ns, fn, order, refusal);
 
 	atomic_fetch_add(&moving_ns, now() - start_ns);
 	return is_done;
@@ -440,6 +441,7 @@ bool gp_spill_settle(CUdeviceptr ptr)
 	gp_submit_end_visit();
 	is_quiet = run(&order, move_block_in, IN_WAIT_ASK, &refusal);
 	if (is_quiet && order.error == -ENOMEM) {
+		(void)gp_kept_trim(-1, UINT64_MAX);
 		gp_context_each(give_back_all, NULL);
 		order.error = 0;
 		is_quiet = run(&order, move_block_in, IN_WAIT_ASK, &refusal);

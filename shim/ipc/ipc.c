@@ -450,11 +450,16 @@ static struct import *import_of(
 	return import;
 }
 
-static void free_mapped(struct import *import)
+static void forget(struct import *import)
 {
-	gp_ipc_unmap(&import->mapping);
 	gp_context_unref(import->context);
 	free(import);
+}
+
+static void free_mapped(struct import *import)
+{
+	(void)gp_ipc_unmap(&import->mapping);
+	forget(import);
 }
 
 /* Takes the import at *at off the list. */
@@ -465,6 +470,24 @@ static struct import *drop_locked(struct import **at)
 	*at = import->next;
 	atomic_fetch_sub(&n_imports, 1);
 	return import;
+}
+
+/* Unmaps an import that was taken off the list. It goes back there, open once, if the driver refuses. */
+static CUresult unmap_closed(struct import *import)
+{
+	CUresult r = gp_ipc_unmap(&import->mapping);
+
+	if (!r) {
+		forget(import);
+		return r;
+	}
+	gp_mutex_lock(&lock);
+	import->opens = 1;
+	import->next = imports;
+	imports = import;
+	atomic_fetch_add(&n_imports, 1);
+	gp_mutex_unlock(&lock);
+	return r;
 }
 
 /* Finds a mapped import that begins at the address. Returns where it is in the list, or NULL. */
@@ -493,9 +516,9 @@ static bool close_one(CUdeviceptr ptr, uint64_t waited, CUresult *ret_result)
 	if (at && !must_wait && --(*at)->opens == 0)
 		removed = drop_locked(at);
 	gp_mutex_unlock(&lock);
-	if (removed)
-		free_mapped(removed);
 	*ret_result = at ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+	if (removed)
+		*ret_result = unmap_closed(removed);
 	return !must_wait;
 }
 

@@ -134,14 +134,14 @@ static int take(void *arg, const struct gp_ipc_chunk *chunk)
 	return r;
 }
 
-/* Returns the driver's error. */
+/* Returns the driver's error: then the memory stays mapped. Addresses that the driver does not free are lost. */
 static CUresult unmap(const struct gp_ipc_mapping *mapping, uint64_t mapped_bytes)
 {
 	struct gp_driver_relaxed relaxed = gp_driver_relax();
 	CUresult r = mapped_bytes ? gp_real.cuMemUnmap(mapping->base, mapped_bytes) : CUDA_SUCCESS;
 
 	if (!r)
-		r = gp_real.cuMemAddressFree(mapping->base, mapping->bytes);
+		(void)gp_real.cuMemAddressFree(mapping->base, mapping->bytes);
 	gp_driver_unrelax(&relaxed);
 	return r;
 }
@@ -179,15 +179,18 @@ void gp_ipc_allow_new(struct gp_context *context, const struct gp_ipc_mapping *m
 	gp_context_leave(context);
 }
 
-void gp_ipc_unmap(const struct gp_ipc_mapping *mapping)
+CUresult gp_ipc_unmap(const struct gp_ipc_mapping *mapping)
 {
 	CUresult r;
 
 	if (gp_slow_path_is_any(GP_SLOW_PATH_BYPASS))
-		return;
+		return CUDA_SUCCESS;
 	r = unmap(mapping, mapping->bytes);
-	if (r && r != CUDA_ERROR_DEINITIALIZED)
+	if (r == CUDA_ERROR_DEINITIALIZED)
+		return CUDA_SUCCESS;
+	if (r)
 		gp_log(GP_LOG_WARN, "the driver refused to unmap memory of another process: error %d", r);
+	return r;
 }
 
 CUresult gp_ipc_wait_for(struct gp_context *context)

@@ -38,8 +38,11 @@ int gp_ipc_map(struct gp_context *context, pid_t pid, uint64_t start_ticks, cons
  */
 void gp_ipc_allow_new(struct gp_context *context, const struct gp_ipc_mapping *mapping);
 
-/* Works without a live context. The work that uses the memory must have ended. */
-void gp_ipc_unmap(const struct gp_ipc_mapping *mapping);
+/*
+ * Works without a live context. The work that uses the memory must have ended. Returns the driver's error: then the
+ * memory is still mapped.
+ */
+CUresult gp_ipc_unmap(const struct gp_ipc_mapping *mapping);
 
 /* Waits for the work of the context so far, unless it has ended. Returns 0 or the driver's error. */
 CUresult gp_ipc_wait_for(struct gp_context *context);

@@ -402,6 +402,8 @@ static void attributes_importer(void)
 
 	describe("an own block", app_alloc(4 * MIB) + MIB);
 	describe("an opened block", ptr + 4096);
+	app_result(
+		"synchronous operations", cuPointerSetAttribute(&(unsigned){1}, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, ptr));
 	app_result("wrong version", app_try_open((CUipcMemHandle){"gpupool ipc 9"}));
 	app_result("close", cuIpcCloseMemHandle(ptr));
 	app_go();
@@ -663,7 +665,7 @@ static int open_failing(CUipcMemHandle handle, unsigned nth)
 	return result;
 }
 
-/* A driver call of the importer fails in the middle: nothing stays mapped, and the next open works. */
+/* A driver call of the importer fails in the middle: nothing stays mapped, and the next open or close works. */
 static void faults_exporter(void)
 {
 	CUdeviceptr ptr = alloc_of_parts();
@@ -689,6 +691,9 @@ static void faults_importer(void)
 	app_result("reservations that stay",
 		(int)app_calls("cuMemAddressReserve") - (int)app_calls("cuMemAddressFree") - 3);
 	ptr = app_open(handle);
+	fault_nth("cuMemUnmap", 1, 304);
+	app_result("close that the driver refuses", cuIpcCloseMemHandle(ptr));
+	fault(NULL);
 	app_result("wrong words", app_wrong(ptr, N_PARTS * PART * MIB, BEFORE));
 	app_result("close", cuIpcCloseMemHandle(ptr));
 	app_go();

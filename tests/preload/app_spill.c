@@ -425,6 +425,22 @@ static void exports(void)
 	check();
 }
 
+/* Of several blocks in host memory, all can be exported once there is room. */
+static void exports_all(void)
+{
+	CUipcMemHandle handle;
+
+	make_blocks();
+	app_result("more", cuMemAlloc_v2(&more, 2 * more_size));
+	app_fact("host bytes", host_bytes());
+	APP_MUST(cuMemFree_v2(more));
+	more = 0;
+	for (int i = 0; i < N_BLOCKS; i++)
+		app_result("export", cuIpcGetMemHandle(&handle, blocks[i]));
+	app_fact("host bytes after the exports", host_bytes());
+	check();
+}
+
 /* Memory that the pool does not serve is short. */
 static void unpooled(void)
 {
@@ -730,6 +746,7 @@ const struct app_scenario app_scenarios[] = {
 	{"deep", deep, 0},
 	{"forks", forks, 0},
 	{"exports", exports, 0},
+	{"exports-all", exports_all, 0},
 	{"unpooled", unpooled, 0},
 	{"swings", swings, 0},
 	{"contexts", contexts, 0},

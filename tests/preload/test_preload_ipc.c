@@ -297,7 +297,8 @@ START_TEST(an_open_that_fails_in_the_middle_leaves_nothing_mapped)
 		"cuMemMap: 2\ndescriptors that stay: 0\n"
 		"cuMemMap: 2\ndescriptors that stay: 0\n"
 		"cuMemSetAccess: 101\ndescriptors that stay: 0\n"
-		"reservations that stay: 0\nwrong words: 0\nclose: 0\nthe second process's end: 0\n");
+		"reservations that stay: 0\n"
+		"close that the driver refuses: 304\nwrong words: 0\nclose: 0\nthe second process's end: 0\n");
 }
 END_TEST
 
@@ -315,6 +316,7 @@ END_TEST
 START_TEST(an_ipc_handle_of_another_version_is_refused_with_a_message)
 {
 	play_vmm("attributes");
+	ck_assert_ptr_nonnull(strstr(play_out, "synchronous operations: 0\n"));
 	ck_assert_ptr_nonnull(strstr(play_out, "wrong version: 1\n"));
 	ck_assert_ptr_nonnull(strstr(play_err, "it is of another version of gpupool than "));
 }

@@ -326,6 +326,17 @@ START_TEST(a_block_in_the_host_comes_back_before_it_is_exported_or_the_export_fa
 }
 END_TEST
 
+START_TEST(all_blocks_in_the_host_can_be_exported_once_there_is_room)
+{
+	play_spill("exports-all", spilling, NULL);
+	is_right();
+	ck_assert_uint_ge(play_fact("host bytes"), 24 * MIB);
+	ck_assert_uint_eq(play_fact("host bytes after the exports"), 0);
+	ck_assert_ptr_null(strstr(play_out, "export: 2\n"));
+	ck_assert_ptr_null(strstr(play_err, "cannot be exported"));
+}
+END_TEST
+
 START_TEST(memory_goes_to_the_host_for_an_allocation_that_is_not_pooled)
 {
 	play_spill("unpooled", spilling, NULL);
@@ -458,6 +469,7 @@ static void add(TCase *tc)
 	tcase_add_test(tc, threads_that_are_short_at_once_take_no_more_host_memory_than_the_setting_allows);
 	tcase_add_test(tc, a_child_fails_as_without_the_library_and_the_parent_gets_its_memory_back);
 	tcase_add_test(tc, a_block_in_the_host_comes_back_before_it_is_exported_or_the_export_fails);
+	tcase_add_test(tc, all_blocks_in_the_host_can_be_exported_once_there_is_room);
 	tcase_add_test(tc, memory_goes_to_the_host_for_an_allocation_that_is_not_pooled);
 	tcase_add_test(tc, a_need_that_goes_up_and_down_moves_memory_seldom_and_it_comes_back_at_the_end);
 	tcase_add_test(tc, memory_of_all_contexts_of_a_device_goes_to_the_host_and_that_of_other_devices_stays);
