@@ -206,7 +206,7 @@ START_TEST(a_replay_ends_with_the_counters_of_the_recorded_process)
 	const char *const *scenario = scenarios[_i % (int)LENGTH(scenarios)];
 	const char *kind = kinds[_i / (int)LENGTH(scenarios) % (int)LENGTH(kinds)];
 	const char *setting = settings[_i / (int)LENGTH(scenarios) / (int)LENGTH(kinds)];
-	unsigned n_tries = strcmp(kind, "vmm") == 0 || strcmp(scenario[0], "app_async") == 0 ? 4 : 1;
+	unsigned n_tries = strcmp(kind, "vmm") == 0 || strcmp(scenario[0], "app_async") == 0 ? 8 : 1;
 	char pool[32], option[32];
 	const char *env[] = {"GPUPOOL_RECORD=rec", pool, setting, "GPUPOOL_LOG=off", scenario[2], NULL};
 	const char *differing;
