@@ -91,7 +91,10 @@ static CUresult follow_others(CUstream handle)
 	CUdeviceptr ptr;
 	CUresult r = gp_real.cuMemAllocAsync(&ptr, 1, handle);
 
-	return r ? gp_real.cuLaunchHostFunc(handle, do_nothing, NULL) : gp_real.cuMemFreeAsync(ptr, handle);
+	if (r)
+		return gp_real.cuLaunchHostFunc(handle, do_nothing, NULL);
+	r = gp_real.cuMemFreeAsync(ptr, handle);
+	return r ? gp_real.cuMemFreeAsync(ptr, handle) : r; /* the program cannot free it, so try again */
 }
 
 /* Records the work that precedes the free in a new event. The stream's context need not be current. */

@@ -271,15 +271,18 @@ CUresult hook_cuMulticastBindAddr_v2(CUmemGenericAllocationHandle multicast, CUd
 static bool touches_pool(CUdeviceptr ptr, size_t bytes)
 {
 	const CUdeviceptr ends[] = {ptr, ptr + bytes - (bytes != 0)};
-	struct gp_pool *pool = NULL;
-	bool is_block = false;
+	struct gp_pool *pool;
 
-	for (unsigned i = 0; i < 2 && !pool && !is_block; i++) {
+	for (unsigned i = 0; i < 2; i++) {
+		/* Also settles what ended contexts have left: the driver may have given the addresses away. */
+		if (is_mapped_block((const void *)(uintptr_t)ends[i]))
+			return true;
 		pool = gp_addrmap_pool_of(&gp_state.device_map, ends[i]);
-		is_block = !pool && is_mapped_block((const void *)(uintptr_t)ends[i]);
+		gp_pool_put(pool);
+		if (pool)
+			return true;
 	}
-	gp_pool_put(pool);
-	return pool || is_block;
+	return false;
 }
 
 /* The call may map any memory into a sparse array. The list has many forms, so it is not read. */

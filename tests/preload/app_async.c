@@ -811,6 +811,7 @@ const struct app_scenario app_scenarios[] = {
 	{"elsewhere-many", elsewhere_many},
 	{"elsewhere-uncached", elsewhere_uncached},
 	{"elsewhere-with-fault", elsewhere_with_fault},
+	{"elsewhere-with-refusal", elsewhere_with_refusal},
 	{"elsewhere-in-turn", elsewhere_in_turn},
 	{"apart", apart},
 	{"apart-at-limit", apart_at_limit},

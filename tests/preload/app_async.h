@@ -57,6 +57,7 @@ void crossed_by_driver(void);
 void crossed_by_foreign(void);
 void crossed_by_event(void);
 void elsewhere_with_fault(void);
+void elsewhere_with_refusal(void);
 void misused(void);
 void not_destroyed(void);
 

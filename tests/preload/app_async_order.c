@@ -185,6 +185,29 @@ void elsewhere_with_fault(void)
 	app_report_driver();
 }
 
+/* A call fails that gpupool makes for a free on a blocking stream of another context. */
+void elsewhere_with_refusal(void)
+{
+	CUdeviceptr ptr;
+	CUstream stream;
+	CUcontext ctx;
+	uint64_t used = 1;
+
+	app_start();
+	APP_MUST(cuCtxCreate_v2(&ctx, 0, 0));
+	ptr = take(MIB, app_stream());
+	APP_MUST(cuCtxSynchronize());
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	stream = new_blocking();
+	app_fault("cuMemFreeAsync 1 2");
+	app_result("free", cuMemFreeAsync(ptr, stream));
+	app_fault(NULL);
+	APP_MUST(cuCtxSynchronize());
+	APP_MUST(cuMemPoolGetAttribute(default_pool(0), CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));
+	app_fact("bytes in use", used);
+	app_report_driver();
+}
+
 /* The program unmaps memory in stream order, or takes its access away, as if it had mapped it. */
 void misused(void)
 {

@@ -479,6 +479,17 @@ START_TEST(a_block_goes_on_waiting_for_its_stream_of_another_context_after_a_que
 }
 END_TEST
 
+START_TEST(a_free_on_a_stream_of_another_context_leaves_no_memory_of_a_call_that_failed)
+{
+	static const char *const env[] = {ON, NULL};
+
+	run("elsewhere-with-refusal", env);
+	ck_assert_str_eq(play_out, "free: 0\n");
+	ck_assert_uint_eq(play_fact("bytes in use"), 0);
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
 START_TEST(memory_in_stream_order_cannot_be_unmapped_by_the_program)
 {
 	const char *env[] = {ON, pools[_i], NULL};
@@ -700,6 +711,7 @@ static void add_order(TCase *tc)
 		(int)(LENGTH(pools) * LENGTH(operations)));
 	tcase_add_loop_test(tc, a_block_goes_on_waiting_for_its_stream_of_another_context_after_a_query_that_failed, 0,
 		LENGTH(poll_faults));
+	tcase_add_test(tc, a_free_on_a_stream_of_another_context_leaves_no_memory_of_a_call_that_failed);
 	tcase_add_loop_test(tc, memory_in_stream_order_cannot_be_unmapped_by_the_program, 0, (int)LENGTH(pools));
 	tcase_add_test(tc, a_pool_that_the_driver_does_not_destroy_keeps_its_counts);
 }
