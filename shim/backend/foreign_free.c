@@ -25,6 +25,7 @@ struct free {
 	struct gp_claimed claimed;    /* the block of a pool */
 	struct gp_stream stream;   /* its context is NULL: the free is in no stream's order, and has a grace period */
 	unsigned long long ctx_id; /* handles are used again, and the event ends with its context */
+	bool has_ctx_id;           /* the driver has answered */
 	CUevent event;             /* recorded on the stream at the free */
 	struct gp_capture_free capture;
 	bool is_captured; /* something captured at the free, as `capture` tells */
@@ -122,7 +123,7 @@ static CUresult record(CUstream handle, const struct gp_stream *stream, CUevent 
 static CUresult ask_id(CUcontext ctx, unsigned long long *ret_id)
 {
 	*ret_id = 0;
-	return gp_real.cuCtxGetId ? gp_real.cuCtxGetId(ctx, ret_id) : CUDA_SUCCESS;
+	return gp_real.cuCtxGetId ? gp_real.cuCtxGetId(ctx, ret_id) : CUDA_ERROR_NOT_FOUND;
 }
 
 /* True if the error means that the context, and so its work, has ended. After any other one the work may go on. */
@@ -229,9 +230,8 @@ int gp_foreign_free(CUdeviceptr ptr, CUstream handle, const struct gp_stream *st
 
 	if (free_) {
 		free_->stream = *stream;
-		r = ask_id(stream->ctx, &free_->ctx_id);
-		if (!r)
-			r = record(handle, stream, &free_->event);
+		free_->has_ctx_id = !ask_id(stream->ctx, &free_->ctx_id);
+		r = record(handle, stream, &free_->event);
 	}
 
 	if (!r) {
@@ -261,22 +261,25 @@ static bool is_done(struct free *free)
 	CUcontext ctx = free->stream.ctx;
 	struct gp_driver_scope scope;
 	unsigned long long id;
+	bool is;
 	CUresult r;
 
 	if (!ctx)
 		return is_grace_over(free);
-	r = ask_id(ctx, &id);
-	if (!r && id != free->ctx_id)
+	r = free->has_ctx_id ? ask_id(ctx, &id) : CUDA_SUCCESS;
+	if (!r && free->has_ctx_id && id != free->ctx_id)
 		r = CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	if (!r)
 		r = (CUresult)gp_driver_enter(&scope, ctx);
 	if (r)
 		return is_end(r) && !atomic_load(&gp_contexts_ending);
 	r = gp_real.cuEventQuery(free->event);
-	if (!r || is_end(r))
+	/* If another context has the handle by now, it does not know the event. */
+	is = !r || is_end(r) || (!free->has_ctx_id && r == CUDA_ERROR_INVALID_HANDLE);
+	if (is)
 		(void)gp_real.cuEventDestroy_v2(free->event);
 	gp_driver_leave(&scope);
-	return !r || is_end(r);
+	return is;
 }
 
 /* Frees whose work goes on, as a poll has found. It asks about no later free on their streams. */

@@ -165,6 +165,9 @@ static struct gp_kept *take(const struct gp_kept_need *need)
 			return kept;
 		if (grace == GP_GRACE_RUNS) {
 			gp_kept_put_back(kept);
+			/* The memory that was freed last is in use for longest. */
+			if (gp_kept_restore_order(need->bytes))
+				continue;
 			break;
 		}
 		(void)end(kept);

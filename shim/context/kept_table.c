@@ -406,6 +406,17 @@ bool gp_kept_await_busy(int device, uint64_t *ret_ended)
 	return birth != 0;
 }
 
+bool gp_kept_restore_order(size_t bytes)
+{
+	bool was_reversed;
+
+	gp_mutex_lock(&lock);
+	was_reversed = is_reversed[bucket_of(bytes)];
+	is_reversed[bucket_of(bytes)] = false;
+	gp_mutex_unlock(&lock);
+	return was_reversed;
+}
+
 void gp_kept_note_mismatch(CUdeviceptr ptr, size_t bytes)
 {
 	struct gp_kept *kept;

@@ -128,6 +128,9 @@ bool gp_kept_await_busy(int device, uint64_t *ret_ended);
  */
 void gp_kept_note_mismatch(CUdeviceptr ptr, size_t bytes);
 
+/* From now on the first ones are handed out first. Returns false if they are already. */
+bool gp_kept_restore_order(size_t bytes);
+
 /* The triple is busy no longer, and unchanged (after a change: gp_kept_done); or the driver refused to unmap it. */
 void gp_kept_put_back(struct gp_kept *kept);
 void gp_kept_stick(struct gp_kept *kept);

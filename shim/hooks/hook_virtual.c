@@ -71,15 +71,15 @@ static void use_on_device(void *arg, struct gp_context *context)
 		place->context = gp_context_use(context);
 }
 
-/* Leaves GPUPOOL_RESERVE free on the device, as the pools do. */
-static void keep_reserve_free(int device_index)
+/* Leaves GPUPOOL_RESERVE free on the device, as the pools do. may_be_kept: the memory that was created. */
+static void keep_reserve_free(int device_index, bool may_be_kept)
 {
 	struct gp_device *device = gp_device_if_used(device_index);
 	struct place place = {.device = device};
 	struct gp_context *current;
 	uint64_t available;
 
-	if (!device || !gp_state.config.reserve_bytes)
+	if (!device || !gp_state.config.reserve_bytes || (!may_be_kept && !gp_kept_unused(device)))
 		return;
 	current = gp_context_current();
 	if (current)
@@ -127,9 +127,8 @@ CUresult hook_cuMemCreate(
 	if (create_from_kept(&a))
 		return CUDA_SUCCESS;
 	r = gp_unpooled_alloc(&allocation);
-	if (!r && allocation.device != GP_UNPOOLED_HOST && gp_unpooled_is_known(GP_UNPOOLED_HANDLE, *handle) &&
-		gp_kept_note_created(*handle, bytes, properties))
-		keep_reserve_free(allocation.device);
+	if (!r && allocation.device != GP_UNPOOLED_HOST && gp_unpooled_is_known(GP_UNPOOLED_HANDLE, *handle))
+		keep_reserve_free(allocation.device, gp_kept_note_created(*handle, bytes, properties));
 	return r;
 }
 

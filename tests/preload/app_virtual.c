@@ -203,6 +203,45 @@ static void reversed_devices(void)
 	reversed_of(make_on_device);
 }
 
+/*
+ * After arrays that were freed in reverse, the program frees each one while its next work runs. The addresses come
+ * first and the memory of all arrays after that, which gives the arrays the addresses of each other.
+ */
+static void reversed_under_work(void)
+{
+	struct array a[2];
+	uint64_t before;
+	CUstream stream;
+	CUevent done;
+
+	app_start();
+	stream = app_stream();
+	APP_MUST(cuEventCreate(&done, CU_EVENT_DISABLE_TIMING));
+	array_reserves_first = true;
+	for (unsigned round = 0; round < 2; round++) {
+		for (unsigned i = 0; i < LENGTH(a); i++)
+			APP_MUST(cuMemAddressReserve(&a[i].ptr, BYTES, 0, 0, 0));
+		for (unsigned i = 0; i < LENGTH(a); i++) {
+			APP_MUST(cuMemCreate(&a[i].handle, BYTES, &array_properties, 0));
+			APP_MUST(cuMemMap(a[i].ptr, BYTES, 0, a[i].handle, 0));
+			APP_MUST(cuMemSetAccess(a[i].ptr, BYTES, &array_access, 1));
+		}
+		for (unsigned i = LENGTH(a); i-- > 0;)
+			array_destroy(&a[i]);
+	}
+	before = n_calls();
+	for (uint32_t i = 0; i < 100; i++) {
+		array_make(&a[0], BYTES);
+		app_fill(stream, a[0].ptr, WORDS, i);
+		APP_MUST(cuEventRecord(done, stream));
+		APP_MUST(cuEventSynchronize(done));
+		app_spin(stream, 2 * MS);
+		array_drop(&a[0]);
+	}
+	app_fact("calls in the steady state", n_calls() - before);
+	app_report_driver();
+}
+
 /* Memory is freed while work of another stream runs. The program knows that its own work on the memory is done. */
 static void beside_work(void)
 {
@@ -654,6 +693,7 @@ static void exits(void)
 
 const struct app_scenario app_scenarios[] = {
 	{"bad-creates", bad_creates},
+	{"beside-compressible", beside_compressible},
 	{"beside-work", beside_work},
 	{"compressible", compressible},
 	{"exits", exits},
@@ -669,6 +709,7 @@ const struct app_scenario app_scenarios[] = {
 	{"reserve", reserve},
 	{"reversed-devices", reversed_devices},
 	{"reversed-properties", reversed_properties},
+	{"reversed-under-work", reversed_under_work},
 	{"same-addresses", same_addresses},
 	{"segments", segments},
 	{"shortage", shortage},

@@ -33,6 +33,7 @@ void array_destroy(const struct array *a);
 /* Scenarios of app_virtual_back.c. */
 void nearly_full(void);
 void over_limit(void);
+void beside_compressible(void);
 void given_by_other(void);
 void two_at_once(void);
 void unmapped_asleep(void);

@@ -22,6 +22,23 @@ void nearly_full(void)
 	app_result("context", cuCtxCreate_v2(&context, 0, 0));
 }
 
+/* Memory that is never kept takes what the device has left, while other memory is unused. */
+void beside_compressible(void)
+{
+	CUmemGenericAllocationHandle handle;
+	struct array a[4];
+
+	app_start();
+	for (unsigned i = 0; i < LENGTH(a); i++)
+		array_make(&a[i], 128 * MIB);
+	for (unsigned i = 0; i < LENGTH(a); i++)
+		array_destroy(&a[i]);
+	array_properties.allocFlags.compressionType = 1;
+	for (unsigned i = 0; i < 5; i++)
+		APP_MUST(cuMemCreate(&handle, 64 * MIB, &array_properties, 0));
+	app_pause("end");
+}
+
 void over_limit(void)
 {
 	CUdeviceptr ptr;

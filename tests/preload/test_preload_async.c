@@ -509,6 +509,17 @@ START_TEST(a_pool_that_the_driver_does_not_destroy_keeps_its_counts)
 }
 END_TEST
 
+START_TEST(a_free_on_a_stream_of_another_context_needs_no_id_of_that_context)
+{
+	static const char *const env[] = {ON, "SIMGPU_DEVICES=2", "SIMGPU_HIDE=cuCtxGetId", "GPUPOOL_LOG=off", NULL};
+
+	run("elsewhere", env);
+	ck_assert_uint_eq(play_fact("races"), 0);
+	ck_assert_uint_le(play_fact("memory from the driver"), 6);
+	ck_assert_ptr_nonnull(strstr(play_out, "free again: 1\nwrong words: 0\n"));
+}
+END_TEST
+
 START_TEST(a_context_may_end_while_a_block_waits_for_its_stream)
 {
 	static const char *const env[] = {ON, "SIMGPU_DEVICES=2", NULL};
@@ -711,6 +722,7 @@ static void add_order(TCase *tc)
 		(int)(LENGTH(pools) * LENGTH(operations)));
 	tcase_add_loop_test(tc, a_block_goes_on_waiting_for_its_stream_of_another_context_after_a_query_that_failed, 0,
 		LENGTH(poll_faults));
+	tcase_add_test(tc, a_free_on_a_stream_of_another_context_needs_no_id_of_that_context);
 	tcase_add_test(tc, a_free_on_a_stream_of_another_context_leaves_no_memory_of_a_call_that_failed);
 	tcase_add_loop_test(tc, memory_in_stream_order_cannot_be_unmapped_by_the_program, 0, (int)LENGTH(pools));
 	tcase_add_test(tc, a_pool_that_the_driver_does_not_destroy_keeps_its_counts);

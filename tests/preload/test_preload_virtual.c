@@ -27,6 +27,16 @@ START_TEST(a_program_that_maps_each_array_makes_no_driver_call_in_the_steady_sta
 }
 END_TEST
 
+/* The GPU is never idle when an array is freed. */
+START_TEST(arrays_of_a_busy_program_are_served_also_after_others_that_were_freed_in_reverse)
+{
+	play_run(&(struct play){.program = "app_virtual", .words = {"reversed-under-work"}, .preload = play_library});
+	ck_assert_int_eq(play_status, 0);
+	ck_assert_uint_le(play_fact("calls in the steady state"), 20);
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
 static const char *const on_devices[] = {"two-devices", "reversed-devices"};
 
 START_TEST(arrays_on_two_devices_are_served_without_a_driver_call)
@@ -152,6 +162,20 @@ START_TEST(memory_kept_mapped_leaves_the_reserve_free_so_that_the_pool_can_cache
 
 	play_same(&(struct play){.program = "app_virtual", .words = {"reserve"}, .env = env, .at_pause = read_free});
 	ck_assert_uint_le(play_fact("driver allocations"), 2);
+	ck_assert_uint_ge(n_free_bytes, 256 * MIB);
+}
+END_TEST
+
+START_TEST(unused_memory_goes_back_for_the_reserve_when_memory_is_created_that_is_never_kept)
+{
+	static const char *const env[] = {"SIMGPU_MEMORY=1G", "GPUPOOL_RESERVE=256M", NULL};
+
+	play_run(&(struct play){.program = "app_virtual",
+		.words = {"beside-compressible"},
+		.env = env,
+		.preload = play_library,
+		.at_pause = read_free});
+	ck_assert_int_eq(play_status, 0);
 	ck_assert_uint_ge(n_free_bytes, 256 * MIB);
 }
 END_TEST
@@ -441,6 +465,7 @@ static void add(TCase *tc)
 {
 	tcase_add_loop_test(tc, a_program_that_maps_each_array_makes_no_driver_call_in_the_steady_state, 0,
 		(int)(LENGTH(pools) * LENGTH(orders)));
+	tcase_add_test(tc, arrays_of_a_busy_program_are_served_also_after_others_that_were_freed_in_reverse);
 	tcase_add_loop_test(tc, arrays_on_two_devices_are_served_without_a_driver_call, 0, LENGTH(on_devices));
 	tcase_add_loop_test(tc, every_call_reaches_the_driver_where_nothing_is_kept, 0, LENGTH(plain));
 	tcase_add_test(tc, memory_unmapped_beside_running_work_is_handed_out_once_that_work_is_complete);
@@ -451,6 +476,7 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc, unused_memory_goes_back_before_an_allocation_fails, 0, LENGTH(small));
 	tcase_add_test(tc, bad_calls_get_the_errors_of_the_driver_under_any_limit);
 	tcase_add_test(tc, memory_kept_mapped_leaves_the_reserve_free_so_that_the_pool_can_cache);
+	tcase_add_test(tc, unused_memory_goes_back_for_the_reserve_when_memory_is_created_that_is_never_kept);
 	tcase_add_test(tc, memory_goes_back_at_its_unmap_while_the_device_is_nearly_full);
 	tcase_add_test(tc, memory_goes_back_at_its_unmap_while_a_lowered_limit_is_exceeded);
 	tcase_add_loop_test(tc, memory_that_another_thread_gives_back_is_waited_for, 0, LENGTH(shared));
