@@ -25,7 +25,7 @@ struct free {
 	struct gp_claimed claimed;    /* the block of a pool */
 	struct gp_stream stream;   /* its context is NULL: the free is in no stream's order, and has a grace period */
 	unsigned long long ctx_id; /* handles are used again, and the event ends with its context */
-	bool has_ctx_id;           /* the driver has answered */
+	bool has_ctx_id;           /* false: the driver did not tell the id */
 	CUevent event;             /* recorded on the stream at the free */
 	struct gp_capture_free capture;
 	bool is_captured; /* something captured at the free, as `capture` tells */
@@ -95,7 +95,7 @@ static CUresult follow_others(CUstream handle)
 	if (r)
 		return gp_real.cuLaunchHostFunc(handle, do_nothing, NULL);
 	r = gp_real.cuMemFreeAsync(ptr, handle);
-	return r ? gp_real.cuMemFreeAsync(ptr, handle) : r; /* the program cannot free it, so try again */
+	return r ? gp_real.cuMemFreeAsync(ptr, handle) : r; /* only gpupool can free it, so it tries again */
 }
 
 /* Records the work that precedes the free in a new event. The stream's context need not be current. */
@@ -274,7 +274,7 @@ static bool is_done(struct free *free)
 	if (r)
 		return is_end(r) && !atomic_load(&gp_contexts_ending);
 	r = gp_real.cuEventQuery(free->event);
-	/* If another context has the handle by now, it does not know the event. */
+	/* Without an id: another context may have got the handle, and has no such event. */
 	is = !r || is_end(r) || (!free->has_ctx_id && r == CUDA_ERROR_INVALID_HANDLE);
 	if (is)
 		(void)gp_real.cuEventDestroy_v2(free->event);

@@ -338,6 +338,31 @@ void gp_context_each(void (*fn)(void *arg, struct gp_context *context), void *ar
 	}
 }
 
+struct found {
+	const struct gp_device *device;
+	struct gp_context *context;
+};
+
+static void use_if_on(void *arg, struct gp_context *context)
+{
+	struct found *found = arg;
+
+	if (!found->context && context->device == found->device)
+		found->context = gp_context_use(context);
+}
+
+struct gp_context *gp_context_use_on(const struct gp_device *device)
+{
+	struct found found = {.device = device, .context = gp_context_current()};
+
+	if (found.context && found.context->device == device)
+		return found.context;
+	gp_context_put(found.context);
+	found.context = NULL;
+	gp_context_each(use_if_on, &found);
+	return found.context;
+}
+
 /* The table's lock is held, so the context keeps its pools. */
 static bool try_pools_of(struct gp_context *context, bool (*fn)(void *arg, struct gp_pool *pool, int device), void *arg)
 {

@@ -142,6 +142,9 @@ bool gp_context_free_before_end(struct gp_context *context);
 struct gp_context *gp_context_current(void);
 struct gp_context *gp_context_use(struct gp_context *context);
 
+/* Likewise, a context on the device: the current one, or else any. NULL if there is none. */
+struct gp_context *gp_context_use_on(const struct gp_device *device);
+
 /*
  * For an end, after gp_table_close: waits until no thread is in gp_context_adopt (adopt.h). Such a thread counts itself
  * here.

@@ -29,7 +29,7 @@ struct gp_device {
 	_Atomic uint64_t survivor_bytes; /* bytes that stay charged for memory that outlives its context (survivor.h) */
 	_Atomic uint64_t ended_used_high, ended_reserved_high; /* high-water marks of the pools of its ended contexts */
 	_Atomic uint64_t kept_bytes, n_kept_reuses; /* of kept mappings (kept.h): unused, and handed out again */
-	_Atomic bool is_kept_pressed; /* less than GPUPOOL_RESERVE was free when last asked: none stays mapped unused */
+	_Atomic bool is_kept_pressed;       /* the last look found less than GPUPOOL_RESERVE free: none stays unused */
 	_Atomic(CUmemoryPool) default_pool; /* the driver's, once it was asked for (backend/default_pool.c) */
 	_Atomic(CUmemoryPool) current_pool; /* set with the next: from which cuMemAllocAsync allocates */
 	_Atomic bool is_default_pool_replaced, is_default_pool_shared;

@@ -165,7 +165,7 @@ static struct gp_kept *take(const struct gp_kept_need *need)
 			return kept;
 		if (grace == GP_GRACE_RUNS) {
 			gp_kept_put_back(kept);
-			/* The memory that was freed last is in use for longest. */
+			/* The GPU may be done with memory that was freed earlier. */
 			if (gp_kept_restore_order(need->bytes))
 				continue;
 			break;
@@ -646,7 +646,7 @@ uint64_t gp_kept_trim(int device, uint64_t want)
 		CUresult r;
 
 		kept = gp_kept_take_oldest(device);
-		/* The caller would find no memory while another thread is about to have given all of it back. */
+		/* Another thread may be giving back the memory that the caller needs. */
 		if (!kept && !gp_kept_await_busy(device, &bytes))
 			break;
 		if (kept) {

@@ -142,7 +142,7 @@ uint64_t gp_kept_trim(int device, uint64_t want);
  */
 uint64_t gp_kept_note_available(struct gp_device *device, uint64_t available);
 
-/* Returns how many kept mappings have ended: if another one has, an allocation may succeed that has failed. */
+/* Returns how many kept mappings have ended. Once the number has grown, an allocation that has failed may succeed. */
 uint64_t gp_kept_n_ended(void);
 
 /* Returns the unused bytes on the device. */

@@ -36,7 +36,7 @@ struct gp_kept {
 	unsigned char asked[GP_KEPT_DEVICES_MAX];   /* access that the program has set, by device */
 	unsigned char granted[GP_KEPT_DEVICES_MAX]; /* access that the driver has set */
 
-	uint64_t birth;        /* a number that no other triple has */
+	uint64_t birth;        /* the number of its insertion: no other triple has it */
 	uint64_t thread;       /* the last thread of the program that changed it */
 	uint64_t serial;       /* of the hand-out; 0: the memory was not handed out again */
 	struct gp_grace grace; /* since the unmap */
@@ -122,13 +122,13 @@ struct gp_kept *gp_kept_take_oldest(int device);
 bool gp_kept_await_busy(int device, uint64_t *ret_ended);
 
 /*
- * To be called when the program maps other memory at addresses. If they are those of unused memory, the wrong ones of
- * that size were handed out. At first the addresses that were freed first are; from now on those that were freed last,
- * since the program may free in reverse what it allocates together; and so on.
+ * To be called when the program maps memory at addresses that belong to other memory. If that is unused, gpupool has
+ * handed out the wrong addresses of that size. It hands out those first that were freed first. This call reverses that
+ * order, since the program may free in reverse what it allocates together; the next call restores it.
  */
 void gp_kept_note_mismatch(CUdeviceptr ptr, size_t bytes);
 
-/* From now on the first ones are handed out first. Returns false if they are already. */
+/* Addresses that were freed first are handed out first again. Returns false if the order was not reversed. */
 bool gp_kept_restore_order(size_t bytes);
 
 /* The triple is busy no longer, and unchanged (after a change: gp_kept_done); or the driver refused to unmap it. */

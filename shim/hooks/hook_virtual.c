@@ -58,39 +58,20 @@ static bool create_from_kept(const struct create *a)
 	return true;
 }
 
-struct place {
-	const struct gp_device *device;
-	struct gp_context *context; /* one on the device; to be put */
-};
-
-static void use_on_device(void *arg, struct gp_context *context)
-{
-	struct place *place = arg;
-
-	if (!place->context && context->device == place->device)
-		place->context = gp_context_use(context);
-}
-
 /* Leaves GPUPOOL_RESERVE free on the device, as the pools do. may_be_kept: the memory that was created. */
 static void keep_reserve_free(int device_index, bool may_be_kept)
 {
 	struct gp_device *device = gp_device_if_used(device_index);
-	struct place place = {.device = device};
-	struct gp_context *current;
+	struct gp_context *context;
 	uint64_t available;
 
 	if (!device || !gp_state.config.reserve_bytes || (!may_be_kept && !gp_kept_unused(device)))
 		return;
-	current = gp_context_current();
-	if (current)
-		use_on_device(&place, current);
-	gp_context_put(current);
-	if (!place.context)
-		gp_context_each(use_on_device, &place);
-	if (!place.context)
+	context = gp_context_use_on(device);
+	if (!context)
 		return;
-	available = gp_device_available(place.context);
-	gp_context_put(place.context);
+	available = gp_device_available(context);
+	gp_context_put(context);
 	if (available != UINT64_MAX)
 		(void)gp_kept_note_available(device, available);
 }

@@ -70,23 +70,6 @@ static struct gp_device *device_of(const struct gp_unpooled *allocation, const s
 	return gp_device_get(allocation->device);
 }
 
-static void use_as_rescuer(void *arg, struct gp_context *context)
-{
-	struct attempt *a = arg;
-
-	if (!a->rescuer && context->device == a->device)
-		a->rescuer = gp_context_use(context);
-}
-
-static void use_current_as_rescuer(struct attempt *a)
-{
-	struct gp_context *context = gp_context_current();
-
-	if (context)
-		use_as_rescuer(a, context);
-	gp_context_put(context);
-}
-
 /*
  * Tries again while unused mappings go back. Another thread may take the memory that they had, and leave its own
  * mapping behind. So this ends once no mapping has ended since the last try.
@@ -112,9 +95,7 @@ static void rescue(struct attempt *a)
 	if (is_rescued_from_kept(a))
 		return;
 	if (!a->rescuer)
-		use_current_as_rescuer(a);
-	if (!a->rescuer)
-		gp_context_each(use_as_rescuer, a);
+		a->rescuer = gp_context_use_on(a->device);
 	if (a->rescuer) {
 		gp_record(a->rescuer->pool, RESCUE, a->allocation->bytes);
 		(void)gp_pool_rescue(a->rescuer->pool, a->allocation->bytes, attempt_again, a, &a->failure);

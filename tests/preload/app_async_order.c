@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Operations on the legacy stream that gpupool does not submit as work: others wait for them. */
+/* Operations on the legacy stream that submit no work. Blocking streams wait for them nevertheless. */
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -71,8 +71,9 @@ static void record_event(void)
 
 /*
  * A block that work of one blocking stream uses is freed on another, after an operation on the legacy stream. That
- * operation is behind the work, and the free behind the operation. A third stream uses the next block, once the free is
- * done for an event or for the host: where events are operations, the former would show nothing.
+ * operation waits for the work, and the free for the operation. A third stream uses the next block after the free: it
+ * waits for an event, or the host waits. On a device where the record of an event is an operation, the host has to
+ * wait, since the record would wait for the work, too.
  */
 static void cross_by(void (*operation)(void), bool is_for_host)
 {
@@ -234,7 +235,7 @@ void misused(void)
 	app_report_driver();
 }
 
-/* The driver refuses to destroy a pool, which goes on. */
+/* The driver refuses to destroy a pool, and the program goes on with it. */
 void not_destroyed(void)
 {
 	CUmemPoolProps properties = {

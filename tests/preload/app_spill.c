@@ -425,7 +425,7 @@ static void exports(void)
 	check();
 }
 
-/* Of several blocks in host memory, all can be exported once there is room. */
+/* Exports every block, of which several are in host memory. The device has room for all of them. */
 static void exports_all(void)
 {
 	CUipcMemHandle handle;
